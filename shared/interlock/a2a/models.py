@@ -1,0 +1,252 @@
+"""The A2A 1.0 data objects (specification/a2a.proto, release 1.0.1) as ProtoJSON.
+
+Input is lenient: camelCase or snake_case names, enum names or numbers, `null` means unset, unknown
+members are ignored. Output (`wire()`, `wire_json()`) is strict: camelCase, enum names, nothing unset.
+"""
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    StrictBool,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+MAX_ID_LENGTH = 256
+MAX_PARTS = 256
+"""Parts of one message or artifact."""
+
+JsonObject = dict[str, JsonValue]
+
+
+def timestamp(at: datetime) -> str:
+    """ISO 8601 in UTC with milliseconds and `Z` (specification 5.6.1)."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+
+
+class TaskState(StrEnum):
+    UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
+    SUBMITTED = "TASK_STATE_SUBMITTED"
+    WORKING = "TASK_STATE_WORKING"
+    COMPLETED = "TASK_STATE_COMPLETED"
+    FAILED = "TASK_STATE_FAILED"
+    CANCELED = "TASK_STATE_CANCELED"
+    INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED"
+    REJECTED = "TASK_STATE_REJECTED"
+    AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED"
+
+    @property
+    def terminal(self) -> bool:
+        return self in _TERMINAL
+
+    @property
+    def interrupted(self) -> bool:
+        return self in _INTERRUPTED
+
+
+_TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
+_INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
+
+
+class Role(StrEnum):
+    UNSPECIFIED = "ROLE_UNSPECIFIED"
+    USER = "ROLE_USER"
+    AGENT = "ROLE_AGENT"
+
+
+def _enum_by_number(enum: type[StrEnum]) -> BeforeValidator:
+    """ProtoJSON parsers accept an enum's number as well as its name."""
+    names = list(enum)
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
+            return names[value]
+        return value
+
+    return BeforeValidator(convert)
+
+
+def _no_bool(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("must be an integer")  # noqa: TRY004 (pydantic reports ValueError)
+    return value
+
+
+StateField = Annotated[TaskState, _enum_by_number(TaskState)]
+Int32 = Annotated[int, BeforeValidator(_no_bool), Field(ge=-(2**31), lt=2**31)]
+Identifier = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH)]
+
+
+class Wire(BaseModel):
+    """Base of all wire objects. Models are built on first use, which keeps imports cheap."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="ignore", defer_build=True
+    )
+
+    def wire(self) -> JsonObject:
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def wire_json(self) -> str:
+        return self.model_dump_json(by_alias=True, exclude_none=True)
+
+
+class Part(Wire):
+    """Exactly one of `text`, `raw` (base64), `url`, `data` (any JSON value but null)."""
+
+    text: str | None = None
+    raw: Annotated[str, Field(pattern=r"^[A-Za-z0-9+/_-]*={0,2}$")] | None = None
+    url: str | None = None
+    data: JsonValue = None
+    metadata: JsonObject | None = None
+    filename: str | None = None
+    media_type: str | None = None
+
+    @model_validator(mode="after")
+    def _one_content(self) -> Self:
+        contents = (self.text, self.raw, self.url, self.data)
+        if sum(content is not None for content in contents) != 1:
+            raise ValueError("exactly one of text, raw, url, data is required")
+        return self
+
+
+Parts = Annotated[list[Part], Field(min_length=1, max_length=MAX_PARTS)]
+
+
+class Message(Wire):
+    message_id: Identifier
+    role: Annotated[Role, _enum_by_number(Role)]
+    parts: Parts
+    context_id: Identifier | None = None
+    task_id: Identifier | None = None
+    metadata: JsonObject | None = None
+    extensions: Annotated[list[str], Field(max_length=64)] | None = None
+    reference_task_ids: Annotated[list[str], Field(max_length=64)] | None = None
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined by line breaks."""
+        return "\n".join(part.text for part in self.parts if part.text is not None)
+
+
+class Artifact(Wire):
+    artifact_id: Identifier
+    parts: Parts
+    name: str | None = None
+    description: str | None = None
+    metadata: JsonObject | None = None
+    extensions: list[str] | None = None
+
+
+class TaskStatus(Wire):
+    state: StateField
+    message: Message | None = None
+    timestamp: str | None = None
+
+
+class Task(Wire):
+    id: str
+    context_id: str | None = None
+    status: TaskStatus
+    artifacts: list[Artifact] | None = None
+    history: list[Message] | None = None
+    metadata: JsonObject | None = None
+
+
+class TaskStatusUpdateEvent(Wire):
+    task_id: str
+    context_id: str
+    status: TaskStatus
+    metadata: JsonObject | None = None
+
+
+class TaskArtifactUpdateEvent(Wire):
+    task_id: str
+    context_id: str
+    artifact: Artifact
+    append: bool | None = None
+    last_chunk: bool | None = None
+    metadata: JsonObject | None = None
+
+
+class StreamResponse(Wire):
+    """Exactly one member is set."""
+
+    task: Task | None = None
+    message: Message | None = None
+    status_update: TaskStatusUpdateEvent | None = None
+    artifact_update: TaskArtifactUpdateEvent | None = None
+
+
+class AuthenticationInfo(Wire):
+    scheme: str
+    credentials: str | None = None
+
+
+class TaskPushNotificationConfig(Wire):
+    url: str
+    tenant: str | None = None
+    id: Identifier | None = None
+    task_id: Identifier | None = None
+    token: str | None = None
+    authentication: AuthenticationInfo | None = None
+
+
+class SendMessageConfiguration(Wire):
+    accepted_output_modes: list[str] | None = None
+    task_push_notification_config: TaskPushNotificationConfig | None = None
+    history_length: Annotated[Int32, Field(ge=0)] | None = None
+    return_immediately: StrictBool | None = None
+
+
+class SendMessageRequest(Wire):
+    message: Message
+    tenant: str | None = None
+    configuration: SendMessageConfiguration | None = None
+    metadata: JsonObject | None = None
+
+
+class SendMessageResponse(Wire):
+    """Exactly one member is set."""
+
+    task: Task | None = None
+    message: Message | None = None
+
+
+class GetTaskRequest(Wire):
+    id: Identifier
+    tenant: str | None = None
+    history_length: Annotated[Int32, Field(ge=0)] | None = None
+
+
+class CancelTaskRequest(Wire):
+    id: Identifier
+    tenant: str | None = None
+    metadata: JsonObject | None = None
+
+
+class ListTasksRequest(Wire):
+    tenant: str | None = None
+    context_id: Identifier | None = None
+    status: StateField | None = None
+    page_size: Annotated[Int32, Field(ge=1, le=100)] | None = None
+    page_token: Annotated[str, Field(max_length=2048)] | None = None
+    history_length: Annotated[Int32, Field(ge=0)] | None = None
+    status_timestamp_after: datetime | None = None
+    include_artifacts: StrictBool | None = None
+
+
+class ListTasksResponse(Wire):
+    """All four members are always present, whatever their value."""
+
+    tasks: list[Task]
+    next_page_token: str
+    page_size: int
+    total_size: int
