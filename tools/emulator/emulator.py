@@ -1,0 +1,120 @@
+"""The AWS emulator as one child process: on loopback only, in memory only, gone with its parent.
+
+    tools/emulator/.venv/bin/python tools/emulator/emulator.py [--port N] [--iam]
+
+Prints its URL once it listens; with `--port 0`, the default, the operating system chooses the port.
+`GET /_ministack/health` answers 200 from then on. `--iam` enforces IAM policies.
+"""
+
+import argparse
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+import types
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+LOOPBACK = "127.0.0.1"
+QUEUE_POLL_SECONDS = 0.01
+PARENT_POLL_SECONDS = 0.2
+_BATCH_ACTIONS = frozenset(
+    {"sqs:SendMessageBatch", "sqs:DeleteMessageBatch", "sqs:ChangeMessageVisibilityBatch"}
+)
+
+
+def main() -> None:
+    options = _options()
+    parent = os.getppid()
+    # A session of its own: Ctrl-C is for the parent to handle, and one signal ends all workers.
+    os.setsid()
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
+    threading.Thread(target=_stop_with_parent, args=(parent,), daemon=True).start()
+
+    listener = socket.create_server((LOOPBACK, options.port), backlog=1024)
+    port = listener.getsockname()[1]
+    _configure(port, iam=options.iam)
+    _patch()
+    # Where the emulator unpacks functions: one folder, so that it can be removed as a whole.
+    tempfile.tempdir = tempfile.mkdtemp(prefix="interlock-emulator-")
+    print(f"http://{LOOPBACK}:{port}", flush=True)
+    asyncio.run(_serve(listener))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="The AWS emulator, on loopback")
+    parser.add_argument("--port", type=int, default=0, help="0: chosen by the operating system")
+    parser.add_argument("--iam", action="store_true", help="enforce IAM policies")
+    return parser.parse_args()
+
+
+def _configure(port: int, *, iam: bool) -> None:
+    """The emulator reads its settings from the environment, when it is imported."""
+    os.environ.update(
+        AUTH="true" if iam else "false",
+        BIND_HOST=LOOPBACK,
+        GATEWAY_PORT=str(port),
+        IOT_MTLS_ENABLED="0",
+        PERSIST_STATE="0",
+        SFTP_ENABLED="0",
+    )
+    os.environ.setdefault("LOG_LEVEL", "WARNING")
+
+
+def _patch() -> None:
+    from ministack.core import iam_actions
+    from ministack.services import sqs
+
+    # A waiting ReceiveMessage looks again every 100 ms; wake-ups are measured through it.
+    sqs.asyncio = types.SimpleNamespace(**{**vars(asyncio), "sleep": _short_sleep})
+    # AWS has no batch actions: a batch is allowed by the permission for its single form.
+    iam_actions.extract_iam_action = _single_action(iam_actions.extract_iam_action)
+
+
+async def _short_sleep(seconds: float) -> None:
+    await asyncio.sleep(min(seconds, QUEUE_POLL_SECONDS))
+
+
+def _single_action(extract: Callable[..., str | None]) -> Callable[..., str | None]:
+    def single_action(*args: Any, **kwargs: Any) -> str | None:
+        action = extract(*args, **kwargs)
+        return action.removesuffix("Batch") if action in _BATCH_ACTIONS else action
+
+    return single_action
+
+
+async def _serve(listener: socket.socket) -> None:
+    from hypercorn.asyncio import serve
+    from hypercorn.config import Config
+    from ministack.app import app
+
+    config = Config()
+    config.bind = [f"fd://{listener.fileno()}"]
+    config.keep_alive_timeout = 75
+    config.loglevel = os.environ["LOG_LEVEL"]
+    # With a trigger of ours hypercorn leaves the signal handlers alone.
+    await serve(app, config, shutdown_trigger=asyncio.Event().wait)
+
+
+def _stop_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_POLL_SECONDS)
+    _stop()
+
+
+def _stop(*_: object) -> NoReturn:
+    """Nothing is worth saving, and a worker may be busy for half a minute: no graceful shutdown."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.killpg(0, signal.SIGTERM)
+    if tempfile.tempdir is not None:
+        shutil.rmtree(tempfile.tempdir, ignore_errors=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
