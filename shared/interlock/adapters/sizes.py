@@ -7,7 +7,7 @@ Both tables ask here, so that what production refuses is refused on the in-memor
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from interlock.engine.ports import Check, Condition, GreaterThan, Item, Key, Missing, Update, Write
+from interlock.engine.ports import Check, Condition, GreaterThan, Item, Key, Missing, Put, Update, Write
 
 ITEM_BYTES = 400 * 1024
 TRANSACTION_BYTES = 4 * 1024 * 1024
@@ -119,6 +119,16 @@ def check_writes(writes: tuple[Write, ...]) -> None:
             raise ValueError("a check has a condition")
 
 
+def check_item(write: Write) -> None:
+    """Raises `ValueError` where what is written has a type or a size that DynamoDB refuses."""
+    if isinstance(write, Put):
+        check_size(item_size(write.key, write.item))
+    elif isinstance(write, Update):
+        check_size(item_size(write.key, write.set))
+    else:
+        check_key(write.key)
+
+
 def _check_update(update: Update) -> None:
     if not update.set and not update.remove:
         raise ValueError("an update changes something")
@@ -126,6 +136,9 @@ def _check_update(update: Update) -> None:
         raise ValueError("an update names an attribute once")
     if "pk" in update.remove or "sk" in update.remove:
         raise ValueError("the keys are not attributes of the item")
+    if not update.set and all(isinstance(condition, Missing) for condition in update.conditions):
+        # Whether removing from an absent item creates it is nowhere documented.
+        raise ValueError("an update that only removes has a condition that the item exists")
 
 
 def _check_conditions(conditions: Iterable[Condition]) -> None:

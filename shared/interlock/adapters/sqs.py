@@ -1,0 +1,79 @@
+"""Wakes through Amazon SQS: two standard queues, one for turns and one for what falls due.
+
+A wake follows a decision that is already committed, so it may fail and must not fail the caller: it is
+logged and counted, and the stream and the minute sweeper find what nobody was woken for.
+"""
+
+import json
+import logging
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import count
+from typing import TYPE_CHECKING
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from interlock.engine.ports import Clock, Key
+
+if TYPE_CHECKING:
+    from types_boto3_sqs import SQSClient
+
+MAX_DELAY_SECONDS = 900
+"""Of one message (Amazon SQS Developer Guide, "Amazon SQS message timers")."""
+
+_log = logging.getLogger(__name__)
+
+
+def sqs_client(endpoint_url: str | None = None) -> "SQSClient":
+    """A client that gives up early. A wake that is sent twice does no harm, so it is sent again once."""
+    return boto3.session.Session().client(
+        "sqs",
+        endpoint_url=endpoint_url,
+        config=Config(
+            connect_timeout=1,
+            read_timeout=2,
+            retries={"total_max_attempts": 2, "mode": "standard"},
+            tcp_keepalive=True,
+            max_pool_connections=64,
+        ),
+    )
+
+
+class SqsWaker:
+    """Implements `Waker`.
+
+    Messages are JSON objects: `{"tenant", "task", "turn"}` on the queue of turns, grouped by tenant so that
+    no tenant's backlog holds up another's; `{"pk", "sk"}` on the queue of timers.
+    """
+
+    def __init__(
+        self, client: "SQSClient", turns_queue_url: str, timers_queue_url: str, clock: Clock
+    ) -> None:
+        self._client = client
+        self._turns = turns_queue_url
+        self._timers = timers_queue_url
+        self._clock = clock
+        self._failures = count(1)
+
+    def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
+        body = {"tenant": tenant, "task": task_id, "turn": turn}
+        self._send(self._turns, body, MessageGroupId=tenant)
+
+    def wake_timer(self, key: Key, at: datetime) -> None:
+        """Sends nothing for what a message can not be delayed to: the minute sweeper arms it when it is near."""
+        delay = max(0, math.ceil((at - self._clock.now()).total_seconds()))
+        if delay <= MAX_DELAY_SECONDS:
+            self._send(self._timers, {"pk": key.pk, "sk": key.sk}, DelaySeconds=delay)
+
+    def _send(self, queue_url: str, body: Mapping[str, str | int], **options: object) -> None:
+        try:
+            self._client.send_message(
+                QueueUrl=queue_url,
+                MessageBody=json.dumps(body, separators=(",", ":")),
+                **options,  # type: ignore[arg-type]
+            )
+        except (BotoCoreError, ClientError):
+            _log.warning("wake lost", extra={"lost_wakes": next(self._failures)}, exc_info=True)
