@@ -1,0 +1,35 @@
+"""Batches of a queue or a stream: each record for itself, and failures that can be seen."""
+
+from collections.abc import Callable
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+FAILED_RECORDS = "FailedRecords"
+
+logger = Logger()
+metrics = Metrics()
+
+
+def process_batch(
+    event_type: EventType,
+    event: dict[str, Any],
+    record_handler: Callable[..., None],
+    context: LambdaContext,
+) -> PartialItemFailureResponse:
+    """Calls `record_handler` with each record, and with `lambda_context` where it takes that.
+
+    A record whose handler raises is logged, counted and reported as failed; the others are done.
+    """
+    processor = BatchProcessor(event_type, raise_on_entire_batch_failure=False, logger=logger)
+    response = process_partial_response(event, record_handler, processor, context)
+    failed = len(response["batchItemFailures"])
+    if failed:
+        # Lambda's own Errors stay at zero for a batch that fails in part.
+        metrics.add_metric(FAILED_RECORDS, MetricUnit.Count, failed)
+        metrics.flush_metrics()
+    return response

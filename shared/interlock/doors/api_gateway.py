@@ -1,0 +1,46 @@
+"""A web app behind a REST API of API Gateway."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+from aws_lambda_powertools.utilities.typing import LambdaContext
+from mangum import Mangum
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+UNHANDLED_ERRORS = "UnhandledErrors"
+_TEXT = ["text/", "application/json", "application/a2a+json", "application/problem+json"]
+"""Whatever is not named here, Mangum answers in base64."""
+
+logger = Logger()
+metrics = Metrics()
+
+
+def gateway_handler(app: ASGIApp) -> Callable[[dict[str, Any], LambdaContext], dict[str, Any]]:
+    """A Lambda handler for the app, which sees the API's stage as its root path."""
+    # It would log the same traceback again, without the request's ids.
+    logging.getLogger("mangum.http").disabled = True
+    return Mangum(_Mounted(app), lifespan="off", text_mime_types=_TEXT)
+
+
+class _Mounted:
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self.app({**scope, "root_path": _root_path(scope)}, receive, send)
+        except Exception:
+            # Mangum answers for it, so that Lambda counts no error.
+            logger.exception("The app failed")
+            metrics.add_metric(UNHANDLED_ERRORS, MetricUnit.Count, 1)
+            metrics.flush_metrics()
+            raise
+
+
+def _root_path(scope: Scope) -> str:
+    """What the caller's path has before the app's: the stage, or nothing under a domain of one's own."""
+    seen_by_caller: str = scope["aws.event"]["requestContext"]["path"]
+    return seen_by_caller.removesuffix(scope["path"]).rstrip("/")

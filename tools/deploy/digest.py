@@ -1,0 +1,45 @@
+"""The digest of all that is deployed, as the template's parameter `CodeDigest`.
+
+    python -m tools.deploy.digest [ENVIRONMENT]
+
+prints the parameter overrides of that environment of samconfig.toml with the digest added to them: on
+SAM's command line they replace what the file says.
+"""
+
+import sys
+import tomllib
+from hashlib import sha256
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DEPLOYED = ("template.yaml", "functions", "layers", "shared")
+_NOT_DEPLOYED = {"__pycache__", ".mypy_cache", ".ruff_cache"}
+
+
+def code_digest(root: Path = ROOT) -> str:
+    """32 hexadecimal digits over the names and the contents of all files that a deployment is made of."""
+    digest = sha256()
+    for path in sorted(_files(root)):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:32]
+
+
+def _files(root: Path) -> list[Path]:
+    return [
+        path
+        for name in DEPLOYED
+        for path in ((root / name).rglob("*") if (root / name).is_dir() else [root / name])
+        if path.is_file() and _NOT_DEPLOYED.isdisjoint(path.parts)
+    ]
+
+
+def parameter_overrides(environment: str, root: Path = ROOT) -> str:
+    config = tomllib.loads((root / "samconfig.toml").read_text())
+    overrides: str = config[environment]["deploy"]["parameters"]["parameter_overrides"]
+    return f"{overrides} CodeDigest={code_digest(root)}"
+
+
+if __name__ == "__main__":
+    print(parameter_overrides(sys.argv[1] if len(sys.argv) > 1 else "dev"))
