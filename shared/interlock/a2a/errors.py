@@ -53,6 +53,27 @@ class A2AError(Exception):
         self.retry_after = retry_after
         super().__init__(self.message)
 
+    @property
+    def details(self) -> list[JsonValue]:
+        """The error's `google.rpc` details: `ErrorInfo`, and `BadRequest` where fields are at fault."""
+        details: list[JsonValue] = [
+            {
+                "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+                "reason": self.reason,
+                "domain": ERROR_DOMAIN,
+                "metadata": dict(self.metadata),
+            }
+        ]
+        if self.violations:
+            violations: list[JsonValue] = [
+                {"field": violation.field, "description": violation.description}
+                for violation in self.violations
+            ]
+            details.append(
+                {"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}
+            )
+        return details
+
 
 class InternalError(A2AError):
     pass
@@ -96,6 +117,15 @@ class MethodNotFound(A2AError):
     status = "NOT_FOUND"
     reason = "METHOD_NOT_FOUND"
     text = "Method not found"
+
+
+class MethodNotAllowed(MethodNotFound):
+    """The path is known, the HTTP method is not one of its own: plain HTTP semantics, 405."""
+
+    http_status = 405
+    status = "UNIMPLEMENTED"
+    reason = "METHOD_NOT_ALLOWED"
+    text = "Method not allowed on this path"
 
 
 class InvalidParams(A2AError):

@@ -1,14 +1,17 @@
 """The A2A 1.0 data objects (specification/a2a.proto, release 1.0.1) as ProtoJSON.
 
-Input is lenient: camelCase or snake_case names, enum names or numbers, `null` means unset, unknown
-members are ignored. Output (`wire()`, `wire_json()`) is strict: camelCase, enum names, nothing unset.
+Input is lenient: camelCase or snake_case names, enum names or numbers, unknown members are ignored. `null`
+means unset, and so does the empty string where the proto field has no presence (`contextId`, `tenant`, ...).
+Output (`wire()`, `wire_json()`) is strict: camelCase, enum names, nothing unset.
 """
 
+import re
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -22,6 +25,8 @@ from pydantic.alias_generators import to_camel
 MAX_ID_LENGTH = 256
 MAX_PARTS = 256
 """Parts of one message or artifact."""
+MAX_ENTRIES = 64
+"""Entries of every other list that a request may carry."""
 
 JsonObject = dict[str, JsonValue]
 
@@ -62,15 +67,49 @@ class Role(StrEnum):
 
 
 def _enum_by_number(enum: type[StrEnum]) -> BeforeValidator:
-    """ProtoJSON parsers accept an enum's number as well as its name."""
-    names = list(enum)
+    """ProtoJSON parsers accept an enum's number as well as its name; in a query the number is text."""
+    by_number: dict[Any, StrEnum] = {}
+    for number, member in enumerate(enum):
+        by_number[number] = by_number[str(number)] = member
 
     def convert(value: Any) -> Any:
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
-            return names[value]
+        if isinstance(value, int | str) and not isinstance(value, bool):
+            return by_number.get(value, value)
         return value
 
     return BeforeValidator(convert)
+
+
+def _role_given(role: Role) -> Role:
+    if role is Role.UNSPECIFIED:
+        raise ValueError("is required")
+    return role
+
+
+def _unspecified_is_unset(state: TaskState | None) -> TaskState | None:
+    return None if state is TaskState.UNSPECIFIED else state
+
+
+def _empty_is_unset(value: Any) -> Any:
+    return None if value == "" else value
+
+
+_RFC_3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+
+
+def _rfc_3339(value: Any) -> Any:
+    if isinstance(value, datetime) or (isinstance(value, str) and _RFC_3339.fullmatch(value)):
+        return value
+    raise ValueError("must be an RFC 3339 timestamp")
+
+
+def _in_utc(at: datetime) -> datetime:
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is out of range") from None
 
 
 def _no_bool(value: Any) -> Any:
@@ -82,6 +121,12 @@ def _no_bool(value: Any) -> Any:
 StateField = Annotated[TaskState, _enum_by_number(TaskState)]
 Int32 = Annotated[int, BeforeValidator(_no_bool), Field(ge=-(2**31), lt=2**31)]
 Identifier = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH)]
+OptionalIdentifier = Annotated[Identifier | None, BeforeValidator(_empty_is_unset)]
+OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
+PageToken = Annotated[str, Field(max_length=2048)]
+Texts = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
+Instant = Annotated[datetime, BeforeValidator(_rfc_3339), AfterValidator(_in_utc)]
+"""Aware, in UTC."""
 
 
 class Wire(BaseModel):
@@ -106,8 +151,8 @@ class Part(Wire):
     url: str | None = None
     data: JsonValue = None
     metadata: JsonObject | None = None
-    filename: str | None = None
-    media_type: str | None = None
+    filename: OptionalText = None
+    media_type: OptionalText = None
 
     @model_validator(mode="after")
     def _one_content(self) -> Self:
@@ -122,13 +167,13 @@ Parts = Annotated[list[Part], Field(min_length=1, max_length=MAX_PARTS)]
 
 class Message(Wire):
     message_id: Identifier
-    role: Annotated[Role, _enum_by_number(Role)]
+    role: Annotated[Role, _enum_by_number(Role), AfterValidator(_role_given)]
     parts: Parts
-    context_id: Identifier | None = None
-    task_id: Identifier | None = None
+    context_id: OptionalIdentifier = None
+    task_id: OptionalIdentifier = None
     metadata: JsonObject | None = None
-    extensions: Annotated[list[str], Field(max_length=64)] | None = None
-    reference_task_ids: Annotated[list[str], Field(max_length=64)] | None = None
+    extensions: Texts | None = None
+    reference_task_ids: Texts | None = None
 
     @property
     def text(self) -> str:
@@ -187,20 +232,20 @@ class StreamResponse(Wire):
 
 class AuthenticationInfo(Wire):
     scheme: str
-    credentials: str | None = None
+    credentials: OptionalText = None
 
 
 class TaskPushNotificationConfig(Wire):
     url: str
-    tenant: str | None = None
-    id: Identifier | None = None
-    task_id: Identifier | None = None
-    token: str | None = None
+    tenant: OptionalText = None
+    id: OptionalIdentifier = None
+    task_id: OptionalIdentifier = None
+    token: OptionalText = None
     authentication: AuthenticationInfo | None = None
 
 
 class SendMessageConfiguration(Wire):
-    accepted_output_modes: list[str] | None = None
+    accepted_output_modes: Texts | None = None
     task_push_notification_config: TaskPushNotificationConfig | None = None
     history_length: Annotated[Int32, Field(ge=0)] | None = None
     return_immediately: StrictBool | None = None
@@ -208,7 +253,7 @@ class SendMessageConfiguration(Wire):
 
 class SendMessageRequest(Wire):
     message: Message
-    tenant: str | None = None
+    tenant: OptionalText = None
     configuration: SendMessageConfiguration | None = None
     metadata: JsonObject | None = None
 
@@ -222,24 +267,24 @@ class SendMessageResponse(Wire):
 
 class GetTaskRequest(Wire):
     id: Identifier
-    tenant: str | None = None
+    tenant: OptionalText = None
     history_length: Annotated[Int32, Field(ge=0)] | None = None
 
 
 class CancelTaskRequest(Wire):
     id: Identifier
-    tenant: str | None = None
+    tenant: OptionalText = None
     metadata: JsonObject | None = None
 
 
 class ListTasksRequest(Wire):
-    tenant: str | None = None
-    context_id: Identifier | None = None
-    status: StateField | None = None
+    tenant: OptionalText = None
+    context_id: OptionalIdentifier = None
+    status: Annotated[StateField | None, AfterValidator(_unspecified_is_unset)] = None
     page_size: Annotated[Int32, Field(ge=1, le=100)] | None = None
-    page_token: Annotated[str, Field(max_length=2048)] | None = None
+    page_token: Annotated[PageToken | None, BeforeValidator(_empty_is_unset)] = None
     history_length: Annotated[Int32, Field(ge=0)] | None = None
-    status_timestamp_after: datetime | None = None
+    status_timestamp_after: Instant | None = None
     include_artifacts: StrictBool | None = None
 
 

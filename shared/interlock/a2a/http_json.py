@@ -1,0 +1,146 @@
+"""The HTTP+JSON binding (A2A 1.0.1, section 11): paths below the interface's URL, each also under `/{tenant}`.
+
+A tenant can not be called `tasks`: as a prefix it reads like the collection.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TypeVar
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from interlock.a2a import operations, strict_json
+from interlock.a2a.errors import (
+    A2AError,
+    FieldViolation,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    MethodNotAllowed,
+    MethodNotFound,
+    RequestContentTypeNotSupported,
+)
+from interlock.a2a.models import JsonObject, Wire
+from interlock.a2a.negotiation import check_content_type, check_version, echo, response_media_type
+from interlock.a2a.operations import Operation, Server, error_headers, parse, parse_query, told
+
+V = TypeVar("V")
+
+_PATHS: Mapping[str, Mapping[str, Operation]] = {
+    "/message:send": {"POST": operations.SEND_MESSAGE},
+    "/message:stream": {"POST": operations.SEND_STREAMING_MESSAGE},
+    "/tasks": {"GET": operations.LIST_TASKS},
+    "/tasks/{id}:cancel": {"POST": operations.CANCEL_TASK},
+    # The specification's text says POST, its protobuf says GET.
+    "/tasks/{id}:subscribe": {
+        "GET": operations.SUBSCRIBE_TO_TASK,
+        "POST": operations.SUBSCRIBE_TO_TASK,
+    },
+    "/tasks/{id}": {"GET": operations.GET_TASK},
+    "/tasks/{taskId}/pushNotificationConfigs": {
+        "GET": operations.LIST_PUSH_CONFIGS,
+        "POST": operations.CREATE_PUSH_CONFIG,
+    },
+    "/tasks/{taskId}/pushNotificationConfigs/{id}": {
+        "DELETE": operations.DELETE_PUSH_CONFIG,
+        "GET": operations.GET_PUSH_CONFIG,
+    },
+    "/extendedAgentCard": {"GET": operations.GET_EXTENDED_CARD},
+}
+"""A path with a verb comes before the one that would take the verb for a part of the id."""
+
+
+def routes(server: Server) -> list[BaseRoute]:
+    return [
+        Route(prefix + path, Resource(server, methods))
+        for prefix in ("", "/{tenant}")
+        for path, methods in _PATHS.items()
+    ]
+
+
+class Resource:
+    """An ASGI app for one path: an operation for each HTTP method."""
+
+    def __init__(self, server: Server, methods: Mapping[str, Operation]) -> None:
+        self._server = server
+        self._methods = methods
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        response = await self._respond(Request(scope, receive))
+        await response(scope, receive, send)
+
+    async def _respond(self, http: Request) -> Response:
+        media_type = response_media_type(http.headers)
+        operation = self._methods.get(http.method)
+        if operation is None:
+            return error_response(MethodNotAllowed(), media_type, {"allow": ", ".join(sorted(self._methods))})
+        activated = self._server.extensions.activate(http.headers)
+        headers = echo(activated)
+        try:
+            if http.method == "POST" and "content-type" in http.headers:
+                check_content_type(http.headers)
+            check_version(http)
+            self._server.extensions.check_required(activated)
+            request = await self._request(operation, http)
+            result = await self._server.call(operation, http, activated, request)
+        except Exception as exc:  # noqa: BLE001 (`told` logs what is not the protocol's own)
+            return error_response(told(exc, operation.name), media_type, headers)
+        return Response(result, 200, headers, media_type)
+
+    async def _request(self, operation: Operation, http: Request) -> Wire:
+        path: dict[str, str] = http.path_params
+        if http.method == "POST":
+            return parse(operation.request, _bound(await self._body(http), path))
+        query = http.query_params.multi_items()
+        params = dict(query)
+        if len(params) != len(query):
+            raise InvalidParams("A query parameter occurs twice")
+        return parse_query(operation.request, _bound(params, path))
+
+    async def _body(self, http: Request) -> JsonObject:
+        """The object in the body; nothing is an empty one."""
+        body = await self._server.read_body(http)
+        if not body:
+            return {}
+        if "content-type" not in http.headers:
+            raise RequestContentTypeNotSupported
+        value = strict_json.loads(body, max_bytes=self._server.max_body)
+        if not isinstance(value, dict):
+            raise InvalidRequest("The body must be an object")
+        return value
+
+
+def _bound(params: Mapping[str, V], path: Mapping[str, str]) -> dict[str, V | str]:
+    """The parameters with those of the path, which a body or a query may repeat but not contradict."""
+    contradicted = [name for name, value in path.items() if params.get(name, "") not in ("", None, value)]
+    if contradicted:
+        raise InvalidParams(
+            violations=[FieldViolation(name, "must be as in the path") for name in contradicted]
+        )
+    return {**params, **path}
+
+
+def error_response(error: A2AError, media_type: str, headers: Mapping[str, str]) -> Response:
+    """Members that an extension adds stand beside `details`."""
+    body = {
+        "error": {
+            **(error.extension_data or {}),
+            "code": error.http_status,
+            "status": error.status,
+            "message": error.message,
+            "details": error.details,
+        }
+    }
+    return Response(json.dumps(body), error.http_status, {**headers, **error_headers(error)}, media_type)
+
+
+async def http_exception(request: Request, exc: Exception) -> Response:
+    """What the router itself refuses, in the protocol's form."""
+    status = exc.status_code if isinstance(exc, HTTPException) else 500
+    error = {404: MethodNotFound, 405: MethodNotAllowed}.get(status, InternalError)()
+    headers = dict((exc.headers if isinstance(exc, HTTPException) else None) or {})
+    return error_response(error, response_media_type(request.headers), headers)

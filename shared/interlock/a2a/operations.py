@@ -1,0 +1,213 @@
+"""The operations that both bindings serve, and what happens around a call by whichever binding it came."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import JsonValue, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
+from starlette.requests import ClientDisconnect, Request
+
+from interlock.a2a.errors import (
+    A2AError,
+    FieldViolation,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    PushNotificationNotSupported,
+    RequestTooLarge,
+    UnsupportedOperation,
+)
+from interlock.a2a.models import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    SendMessageRequest,
+    Wire,
+)
+from interlock.a2a.negotiation import Extensions
+from interlock.a2a.service import A2AService, CallContext
+
+logger = logging.getLogger(__name__)
+
+MAX_VIOLATIONS = 32
+"""Fields at fault that an error names."""
+MAX_FIELD_LENGTH = 256
+
+Run = Callable[..., Awaitable[Any]]
+"""`await run(function, *arguments)`: where the calls of the service happen."""
+
+R = TypeVar("R", bound=Wire)
+
+
+async def inline(function: Callable[..., Any], *arguments: Any) -> Any:
+    """In the event loop itself: for one request at a time, as on Lambda."""
+    return function(*arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`name` is the JSON-RPC method."""
+
+    name: str
+    request: type[Wire]
+    call: Callable[[A2AService, CallContext, Any], Wire]
+
+
+def _not_offered(name: str, error: type[A2AError]) -> Operation:
+    """Gated by a capability that the card does not declare (section 3.3.4): said to authenticated callers."""
+
+    def call(service: A2AService, context: CallContext, _request: Wire) -> Wire:
+        service.authenticate(context)
+        raise error
+
+    return Operation(name, Wire, call)
+
+
+SEND_MESSAGE = Operation(
+    "SendMessage",
+    SendMessageRequest,
+    lambda service, context, request: service.send_message(context, request),
+)
+GET_TASK = Operation(
+    "GetTask", GetTaskRequest, lambda service, context, request: service.get_task(context, request)
+)
+LIST_TASKS = Operation(
+    "ListTasks", ListTasksRequest, lambda service, context, request: service.list_tasks(context, request)
+)
+CANCEL_TASK = Operation(
+    "CancelTask", CancelTaskRequest, lambda service, context, request: service.cancel_task(context, request)
+)
+SEND_STREAMING_MESSAGE = _not_offered("SendStreamingMessage", UnsupportedOperation)
+SUBSCRIBE_TO_TASK = _not_offered("SubscribeToTask", UnsupportedOperation)
+CREATE_PUSH_CONFIG = _not_offered("CreateTaskPushNotificationConfig", PushNotificationNotSupported)
+GET_PUSH_CONFIG = _not_offered("GetTaskPushNotificationConfig", PushNotificationNotSupported)
+LIST_PUSH_CONFIGS = _not_offered("ListTaskPushNotificationConfigs", PushNotificationNotSupported)
+DELETE_PUSH_CONFIG = _not_offered("DeleteTaskPushNotificationConfig", PushNotificationNotSupported)
+GET_EXTENDED_CARD = _not_offered("GetExtendedAgentCard", UnsupportedOperation)
+
+OPERATIONS = (
+    SEND_MESSAGE,
+    GET_TASK,
+    LIST_TASKS,
+    CANCEL_TASK,
+    SEND_STREAMING_MESSAGE,
+    SUBSCRIBE_TO_TASK,
+    CREATE_PUSH_CONFIG,
+    GET_PUSH_CONFIG,
+    LIST_PUSH_CONFIGS,
+    DELETE_PUSH_CONFIG,
+    GET_EXTENDED_CARD,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What the two bindings share. `max_body` is in bytes."""
+
+    service: A2AService
+    extensions: Extensions
+    run: Run
+    max_body: int
+
+    async def call(
+        self, operation: Operation, http: Request, activated: frozenset[str], request: Wire
+    ) -> str:
+        """The result on the wire, as JSON."""
+        context = CallContext(
+            credential=http.headers.get("authorization"),
+            extensions=activated,
+            idempotency_key=http.headers.get("idempotency-key"),
+        )
+        result: Wire = await self.run(operation.call, self.service, context, request)
+        return result.wire_json()
+
+    async def read_body(self, http: Request) -> bytes:
+        """Raises `RequestTooLarge` as soon as the length is announced, or has come in."""
+        announced = http.headers.get("content-length", "")
+        if announced.isdecimal() and (len(announced) > 15 or int(announced) > self.max_body):
+            raise RequestTooLarge
+        body = bytearray()
+        try:
+            async for chunk in http.stream():
+                body += chunk
+                if len(body) > self.max_body:
+                    raise RequestTooLarge
+        except ClientDisconnect:
+            raise InvalidRequest("The request ended early") from None
+        return bytes(body)
+
+
+def told(error: Exception, doing: str) -> A2AError:
+    """What the caller is told of an error: of one that is not the protocol's own, nothing but that."""
+    if isinstance(error, A2AError):
+        return error
+    logger.error("Unexpected error in %s", doing, exc_info=error)
+    return InternalError()
+
+
+def error_headers(error: A2AError) -> dict[str, str]:
+    headers = {}
+    if error.http_status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if error.retry_after is not None:
+        headers["retry-after"] = str(error.retry_after)
+    return headers
+
+
+def parse(model: type[R], params: Mapping[str, JsonValue]) -> R:
+    """The request object of parameters that came as JSON. Raises `InvalidParams`, naming what is at fault."""
+    try:
+        return model.model_validate(params)
+    except ValidationError as error:
+        raise _invalid(error) from None
+
+
+def parse_query(model: type[R], params: Mapping[str, str]) -> R:
+    """The same of parameters that came as text."""
+    try:
+        return model.model_validate_strings(params)
+    except ValidationError as error:
+        raise _invalid(error) from None
+
+
+def _invalid(error: ValidationError) -> InvalidParams:
+    faults = error.errors(include_url=False, include_input=False)[:MAX_VIOLATIONS]
+    return InvalidParams(
+        violations=[FieldViolation(_field(fault["loc"]), _description(fault)) for fault in faults]
+    )
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{to_camel(step)}" for step in location)
+    return path.removeprefix(".")[:MAX_FIELD_LENGTH]
+
+
+_DESCRIPTIONS = {
+    "missing": "is required",
+    "string_type": "must be a string",
+    "string_too_short": "must not be empty",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "has a wrong format",
+    "list_type": "must be an array",
+    "too_short": "must have at least {min_length} entries",
+    "too_long": "must have at most {max_length} entries",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "enum": "must be {expected}",
+    "bool_type": "must be a boolean",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "value_error": "{error}",
+}
+"""By pydantic's error type. What is filled in comes from the models, never from the input."""
+
+
+def _description(fault: ErrorDetails) -> str:
+    kind = fault["type"]
+    if kind.startswith("int_"):
+        return "must be an integer"
+    return _DESCRIPTIONS.get(kind, "is not valid").format_map(fault.get("ctx", {}))
