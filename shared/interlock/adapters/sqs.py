@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from interlock.engine.ports import Clock, Key
 
@@ -59,11 +60,10 @@ class SqsWaker:
         self._failures = count(1)
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
-        body = {"tenant": tenant, "task": task_id, "turn": turn}
-        self._send(self._turns, body, MessageGroupId=tenant)
+        self._send(self._turns, {"tenant": tenant, "task": task_id, "turn": turn}, MessageGroupId=tenant)
 
     def wake_timer(self, key: Key, at: datetime) -> None:
-        """Sends nothing for what a message can not be delayed to: the minute sweeper arms it when it is near."""
+        """What is further off than a message can wait is not sent: the sweeper arms it when it is near."""
         delay = max(0, math.ceil((at - self._clock.now()).total_seconds()))
         if delay <= MAX_DELAY_SECONDS:
             self._send(self._timers, {"pk": key.pk, "sk": key.sk}, DelaySeconds=delay)
@@ -75,5 +75,5 @@ class SqsWaker:
                 MessageBody=json.dumps(body, separators=(",", ":")),
                 **options,  # type: ignore[arg-type]
             )
-        except (BotoCoreError, ClientError):
+        except (BotoCoreError, ClientError, ResponseParserError):
             _log.warning("wake lost", extra={"lost_wakes": next(self._failures)}, exc_info=True)
