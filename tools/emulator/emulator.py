@@ -4,6 +4,10 @@
 
 Prints its URL once it listens; with `--port 0`, the default, the operating system chooses the port.
 `GET /_ministack/health` answers 200 from then on. `--iam` enforces IAM policies.
+
+To be deployed to, it also takes the interpreter that functions run in, and the folder of the Lambda
+runtime client for it (`--python`, `--runtime-client`). It then serves the deployed REST API at a port of
+its own and prints the URL of that, without a stage, as a second line.
 """
 
 import argparse
@@ -12,11 +16,13 @@ import os
 import shutil
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 LOOPBACK = "127.0.0.1"
@@ -31,7 +37,8 @@ def main() -> None:
     options = _options()
     parent = os.getppid()
     # A session of its own: Ctrl-C is for the parent to handle, and one signal ends all workers.
-    os.setsid()
+    if os.getpgrp() != os.getpid():
+        os.setsid()
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     threading.Thread(target=_stop_with_parent, args=(parent,), daemon=True).start()
@@ -39,18 +46,27 @@ def main() -> None:
     listener = socket.create_server((LOOPBACK, options.port), backlog=1024)
     port = listener.getsockname()[1]
     _configure(port, iam=options.iam)
-    _patch()
     # Where the emulator unpacks functions: one folder, so that it can be removed as a whole.
     tempfile.tempdir = tempfile.mkdtemp(prefix="interlock-emulator-")
+    _patch()
     print(f"http://{LOOPBACK}:{port}", flush=True)
-    asyncio.run(_serve(listener))
+    if options.python is None:
+        _close_stdout()
+        asyncio.run(_serve(listener))
+    else:
+        asyncio.run(_serve_deployed(listener, options.python, options.runtime_client))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The AWS emulator, on loopback")
     parser.add_argument("--port", type=int, default=0, help="0: chosen by the operating system")
     parser.add_argument("--iam", action="store_true", help="enforce IAM policies")
-    return parser.parse_args()
+    parser.add_argument("--python", type=Path, help="the interpreter that functions run in")
+    parser.add_argument("--runtime-client", type=Path, help="the folder of awslambdaric for it")
+    options = parser.parse_args()
+    if (options.python is None) != (options.runtime_client is None):
+        parser.error("--python and --runtime-client go together")
+    return options
 
 
 def _configure(port: int, *, iam: bool) -> None:
@@ -58,8 +74,12 @@ def _configure(port: int, *, iam: bool) -> None:
     os.environ.update(
         AUTH="true" if iam else "false",
         BIND_HOST=LOOPBACK,
+        AWS_ENDPOINT_URL=f"http://{LOOPBACK}:{port}",
         GATEWAY_PORT=str(port),
         IOT_MTLS_ENABLED="0",
+        MINISTACK_HOST=LOOPBACK,
+        # Those that wait for an environment of their function hold a thread.
+        MINISTACK_WORKER_THREADS="256",
         PERSIST_STATE="0",
         SFTP_ENABLED="0",
     )
@@ -88,17 +108,37 @@ def _single_action(extract: Callable[..., str | None]) -> Callable[..., str | No
     return single_action
 
 
-async def _serve(listener: socket.socket) -> None:
+async def _serve_deployed(listener: socket.socket, python: Path, runtime_client: Path) -> None:
+    import api_gateway
+    import cloudformation
+    import lambda_functions
+
+    lambda_functions.install(python, runtime_client)
+    api_gateway.install()
+    cloudformation.install()
+    with socket.create_server((LOOPBACK, 0), backlog=1024) as api:
+        port = api.getsockname()[1]
+        print(f"http://{LOOPBACK}:{port}", flush=True)
+        _close_stdout()
+        await _serve(listener, api, front=lambda app: api_gateway.front(app, port))
+
+
+async def _serve(*listeners: socket.socket, front: Callable[[Any], Any] = lambda app: app) -> None:
     from hypercorn.asyncio import serve
     from hypercorn.config import Config
     from ministack.app import app
 
     config = Config()
-    config.bind = [f"fd://{listener.fileno()}"]
+    config.bind = [f"fd://{listener.fileno()}" for listener in listeners]
     config.keep_alive_timeout = 75
     config.loglevel = os.environ["LOG_LEVEL"]
     # With a trigger of ours hypercorn leaves the signal handlers alone.
-    await serve(app, config, shutdown_trigger=asyncio.Event().wait)
+    await serve(front(app), config, shutdown_trigger=asyncio.Event().wait)
+
+
+def _close_stdout() -> None:
+    """Whoever reads the URLs need not read on: what else is printed goes where errors go."""
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
 
 
 def _stop_with_parent(parent: int) -> None:

@@ -1,0 +1,151 @@
+"""The real template, built and deployed by SAM onto the emulator, and called through its API.
+
+    python -m tools.deploy.local
+
+stays in the foreground until Ctrl-C. Nothing survives it but what `sam build` keeps to be faster next time.
+"""
+
+import fcntl
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+from tools.deploy.digest import ROOT, code_digest
+from tools.deploy.interpreters import Interpreter, find_interpreter
+from tools.deploy.streams import stream_mappings
+from tools.emulator.process import REGION, aws_environment, running_emulator
+
+STACK = "interlock-local"
+STAGE = "local"
+SAM = ROOT / "tools/sam/.venv/bin/sam"
+RUNTIME_CLIENT_REQUIREMENTS = ROOT / "tools/deploy/awslambdaric.txt"
+ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64", "arm64": "arm64", "x86_64": "x86_64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """What is deployed: `url` is the API's with its stage, `endpoint` the emulator's, for AWS clients."""
+
+    url: str
+    endpoint: str
+    outputs: Mapping[str, str]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """For a process, or a boto3 client, that works on the stack as its deployer."""
+        return aws_environment(self.endpoint)
+
+
+@contextmanager
+def deployed(root: Path = ROOT, **parameters: str) -> Iterator[Stack]:
+    """Builds and deploys the template of `root` for this machine, with `parameters` over the defaults."""
+    interpreter = find_interpreter()
+    client = _runtime_client(interpreter)
+    arguments = ("--iam", "--python", str(interpreter.path), "--runtime-client", str(client))
+    with running_emulator(*arguments, lines=2) as (endpoint, front):
+        url = f"{front}/{STAGE}"
+        values = {
+            "Architecture": ARCHITECTURES[platform.machine().lower()],
+            "CodeDigest": code_digest(root),
+            "DeletionProtection": "false",
+            "PublicUrl": url,
+            "Runtime": interpreter.runtime,
+            "Stage": STAGE,
+            **parameters,
+        }
+        build_and_deploy(root, endpoint, interpreter, values)
+        with stream_mappings(endpoint):
+            yield Stack(url, endpoint, _outputs(endpoint))
+
+
+def build_and_deploy(
+    root: Path, endpoint: str, interpreter: Interpreter, parameters: Mapping[str, str]
+) -> None:
+    """`sam build` and `sam deploy`, as a user runs them. Shows what SAM says when it fails, and raises."""
+    work = root / ".aws-sam"
+    work.mkdir(exist_ok=True)
+    built = work / "local"
+    environment = {
+        **os.environ,
+        **aws_environment(endpoint),
+        # SAM looks for the runtime's Python on PATH, and needs the pip in it.
+        "PATH": f"{interpreter.path.parent}{os.pathsep}{os.environ['PATH']}",
+        "SAM_CLI_POLL_DELAY": "0.2",
+        "SAM_CLI_TELEMETRY": "0",
+    }
+    environment.pop("AWS_PROFILE", None)
+    overrides = ["--parameter-overrides", *(f"{name}={value}" for name, value in parameters.items())]
+    with (work / "local.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _sam(
+            root, environment, "build", "--cached", "--parallel", *overrides,
+            "--build-dir", built, "--cache-dir", work / "local-cache",
+        )  # fmt: skip
+        _sam(
+            root, environment, "deploy", "--template-file", built / "template.yaml", *overrides,
+            "--stack-name", STACK, "--region", REGION, "--capabilities", "CAPABILITY_IAM",
+            "--resolve-s3", "--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar",
+        )  # fmt: skip
+
+
+def _sam(root: Path, environment: Mapping[str, str], *arguments: str | Path) -> None:
+    command = [str(SAM), *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=root, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False,
+    )  # fmt: skip
+    if done.returncode:
+        sys.stderr.write(done.stdout)
+        raise subprocess.CalledProcessError(done.returncode, command)
+
+
+def _runtime_client(interpreter: Interpreter) -> Path:
+    """The folder of awslambdaric for the interpreter, installed when it is asked for the first time."""
+    folder = ROOT / ".tools/lambda-runtimes" / interpreter.runtime
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as staging:
+            pip = [str(interpreter.path), "-m", "pip", "install", "--quiet", "--root-user-action", "ignore"]
+            what = ["--target", staging, "--requirement", str(RUNTIME_CLIENT_REQUIREMENTS)]
+            subprocess.run([*pip, *what], check=True)
+            shutil.copytree(staging, folder)
+    return folder
+
+
+def _outputs(endpoint: str) -> dict[str, str]:
+    client = boto3.client(
+        "cloudformation",
+        endpoint_url=endpoint,
+        region_name=REGION,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",  # noqa: S106
+    )
+    (stack,) = client.describe_stacks(StackName=STACK)["Stacks"]
+    return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
+
+
+def main() -> None:
+    # Set before the emulator starts, so that whatever ends this ends that too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        with deployed() as stack:
+            print(f"Interlock is deployed at {stack.url}\n")
+            for name, value in (*stack.environment.items(), *sorted(stack.outputs.items())):
+                print(f"  {name}={value}")
+            print("\nCtrl-C ends it.", flush=True)
+            signal.pause()
+    except KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()
