@@ -16,13 +16,15 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import boto3
 from tools.deploy.digest import ROOT, code_digest
 from tools.deploy.interpreters import Interpreter, find_interpreter
-from tools.deploy.streams import stream_mappings
 from tools.emulator.process import REGION, aws_environment, running_emulator
+from tools.emulator.streams import stream_mappings
 
 STACK = "interlock-local"
 STAGE = "local"
@@ -31,18 +33,27 @@ RUNTIME_CLIENT_REQUIREMENTS = ROOT / "tools/deploy/awslambdaric.txt"
 ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64", "arm64": "arm64", "x86_64": "x86_64"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stack:
     """What is deployed: `url` is the API's with its stage, `endpoint` the emulator's, for AWS clients."""
 
     url: str
     endpoint: str
-    outputs: Mapping[str, str]
 
     @property
     def environment(self) -> dict[str, str]:
         """For a process, or a boto3 client, that works on the stack as its deployer."""
         return aws_environment(self.endpoint)
+
+    @cached_property
+    def outputs(self) -> dict[str, str]:
+        (stack,) = self.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
+        return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+
+    def client(self, service: str) -> Any:
+        """A boto3 client of the deployer, whatever the environment of this process says."""
+        credentials = boto3.session.Session("test", "test", region_name=REGION)
+        return credentials.client(service, endpoint_url=self.endpoint)  # type: ignore[call-overload]
 
 
 @contextmanager
@@ -63,8 +74,9 @@ def deployed(root: Path = ROOT, **parameters: str) -> Iterator[Stack]:
             **parameters,
         }
         build_and_deploy(root, endpoint, interpreter, values)
-        with stream_mappings(endpoint):
-            yield Stack(url, endpoint, _outputs(endpoint))
+        stack = Stack(url, endpoint)
+        with stream_mappings(stack.client):
+            yield stack
 
 
 def build_and_deploy(
@@ -82,7 +94,8 @@ def build_and_deploy(
         "SAM_CLI_POLL_DELAY": "0.2",
         "SAM_CLI_TELEMETRY": "0",
     }
-    environment.pop("AWS_PROFILE", None)
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
+        environment.pop(name, None)
     overrides = ["--parameter-overrides", *(f"{name}={value}" for name, value in parameters.items())]
     with (work / "local.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -119,18 +132,6 @@ def _runtime_client(interpreter: Interpreter) -> Path:
             subprocess.run([*pip, *what], check=True)
             shutil.copytree(staging, folder)
     return folder
-
-
-def _outputs(endpoint: str) -> dict[str, str]:
-    client = boto3.client(
-        "cloudformation",
-        endpoint_url=endpoint,
-        region_name=REGION,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",  # noqa: S106
-    )
-    (stack,) = client.describe_stacks(StackName=STACK)["Stacks"]
-    return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs", [])}
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ PARENT_POLL_SECONDS = 0.2
 _BATCH_ACTIONS = frozenset(
     {"sqs:SendMessageBatch", "sqs:DeleteMessageBatch", "sqs:ChangeMessageVisibilityBatch"}
 )
+_INHERITED = {"HOME", "LANG", "LOG_LEVEL", "PATH", "TMPDIR"}
 
 
 def main() -> None:
@@ -70,7 +71,9 @@ def _options() -> argparse.Namespace:
 
 
 def _configure(port: int, *, iam: bool) -> None:
-    """The emulator reads its settings from the environment, when it is imported."""
+    """The emulator reads its settings from the environment when it is imported, and functions inherit it."""
+    for name in os.environ.keys() - _INHERITED:
+        del os.environ[name]
     os.environ.update(
         AUTH="true" if iam else "false",
         BIND_HOST=LOOPBACK,

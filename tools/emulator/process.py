@@ -36,6 +36,7 @@ def aws_environment(endpoint: str) -> dict[str, str]:
         "AWS_DEFAULT_REGION": REGION,
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_ENDPOINT_URL": endpoint,
+        "AWS_REGION": REGION,
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
     }
