@@ -19,6 +19,10 @@ Item = dict[str, Value]
 """Attributes of one item without its keys. Structure is kept as JSON text."""
 
 
+LAST = "\U0010ffff"
+"""Sorts behind every sort key."""
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     pk: str
@@ -129,7 +133,7 @@ class Table(Protocol):
         pk: str,
         *,
         first: str = "",
-        last: str = "\U0010ffff",
+        last: str = LAST,
         descending: bool = False,
         limit: int | None = None,
         cursor: str | None = None,
@@ -151,7 +155,7 @@ class Views(Protocol):
         view: str,
         *,
         first: str = "",
-        last: str = "\U0010ffff",
+        last: str = LAST,
         equals: Mapping[str, Value] = {},
         descending: bool = False,
         limit: int | None = None,
@@ -164,7 +168,7 @@ class Views(Protocol):
         view: str,
         *,
         first: str = "",
-        last: str = "\U0010ffff",
+        last: str = LAST,
         equals: Mapping[str, Value] = {},
     ) -> int: ...
 

@@ -1,0 +1,153 @@
+"""Declaring an agent: its skills are async functions, and its card follows from them."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from interlock.a2a.errors import InvalidParams
+from interlock.a2a.models import Message, Part, Role
+from interlock.engine.context import Skill, new_id
+
+if TYPE_CHECKING:
+    from interlock.agents.turn import Turn
+
+AgentSkillFunction = Callable[["Turn"], Awaitable[None]]
+Matches = Callable[[Message], bool]
+
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,62}[a-z0-9])?")
+"""Names of agents and skills are parts of keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredSkill:
+    agent: str
+    id: str
+    name: str
+    description: str
+    tags: tuple[str, ...]
+    examples: tuple[str, ...]
+    run: AgentSkillFunction
+    matches: Matches | None
+    rerun: bool
+
+
+@dataclass(slots=True)
+class Agent:
+    """An agent, or several behind one endpoint (`include`).
+
+    `input_modes` and `output_modes` are media types.
+    """
+
+    name: str
+    description: str
+    version: str = "1.0.0"
+    input_modes: Sequence[str] = ("text/plain", "application/json")
+    output_modes: Sequence[str] = ("text/plain", "application/json")
+    skills: list[DeclaredSkill] = field(default_factory=list)
+    _reply: Callable[[Message], str | None] | None = None
+
+    def __post_init__(self) -> None:
+        _check_name(self.name)
+
+    def skill(
+        self,
+        id: str,  # noqa: A002
+        description: str,
+        *,
+        name: str | None = None,
+        tags: Sequence[str] = (),
+        examples: Sequence[str] = (),
+        matches: Matches | None = None,
+        rerun: bool = False,
+    ) -> Callable[[AgentSkillFunction], AgentSkillFunction]:
+        """Declares the decorated async function as a skill.
+
+        A message goes to the skill that `metadata.skillHint` names, else to the first that `matches` it,
+        else to the first without `matches`. `rerun` says that a turn may be run twice, because all it does
+        outside is keyed by `turn.effect_key`: if its worker is lost it is then run again, and not FAILED.
+        """
+        _check_name(id)
+        if any(skill.id == id for skill in self.skills):
+            raise ValueError(f"skill {id!r} is declared twice")
+
+        def declare(function: AgentSkillFunction) -> AgentSkillFunction:
+            self.skills.append(
+                DeclaredSkill(
+                    agent=self.name,
+                    id=id,
+                    name=name or id.replace("-", " ").replace("_", " ").capitalize(),
+                    description=description,
+                    tags=tuple(tags) or (id,),
+                    examples=tuple(examples),
+                    run=function,
+                    matches=matches,
+                    rerun=rerun,
+                )
+            )
+            return function
+
+        return declare
+
+    def reply_with(self, function: Callable[[Message], str | None]) -> Callable[[Message], str | None]:
+        """Declares a function that may answer a first message directly, without a task.
+
+        It runs on the request path: it must be quick and must do nothing outside. None means: make a task.
+        """
+        self._reply = function
+        return function
+
+    def include(self, *agents: "Agent") -> None:
+        """Serves the skills of other agents here too, after those that are declared already."""
+        for agent in agents:
+            for skill in agent.skills:
+                if any(own.id == skill.id for own in self.skills):
+                    raise ValueError(f"skill {skill.id!r} is declared twice")
+                self.skills.append(skill)
+            if agent._reply is not None:
+                if self._reply is not None:
+                    raise ValueError("two of the agents reply directly")
+                self._reply = agent._reply
+
+    # What follows implements the engine's `Directory`.
+
+    def reply(self, message: Message) -> Message | None:
+        text = self._reply(message) if self._reply is not None else None
+        if text is None:
+            return None
+        return Message(
+            message_id=new_id(),
+            role=Role.AGENT,
+            parts=[Part(text=text)],
+            context_id=message.context_id or new_id(),
+        )
+
+    def route(self, message: Message, skill_hint: str | None) -> Skill:
+        if skill_hint is not None:
+            hinted = [skill for skill in self.skills if skill.id == skill_hint]
+            if not hinted:
+                raise InvalidParams("metadata.skillHint names no skill of this agent")
+            return _known(hinted[0])
+        for skill in self.skills:
+            if skill.matches is not None and skill.matches(message):
+                return _known(skill)
+        for skill in self.skills:
+            if skill.matches is None:
+                return _known(skill)
+        raise InvalidParams("No skill of this agent takes this message")
+
+    def declared(self, agent: str, skill: str) -> DeclaredSkill | None:
+        return next((own for own in self.skills if (own.agent, own.id) == (agent, skill)), None)
+
+    def find(self, agent: str, skill: str) -> Skill | None:
+        found = self.declared(agent, skill)
+        return _known(found) if found is not None else None
+
+
+def _known(skill: DeclaredSkill) -> Skill:
+    return Skill(skill.agent, skill.id, skill.rerun)
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} must be 1 to 64 of a-z 0-9 - _, and begin and end with a letter or digit")

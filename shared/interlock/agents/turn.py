@@ -1,0 +1,142 @@
+"""A turn, as the agent's code sees it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+from uuid import NAMESPACE_URL, uuid5
+
+from interlock.a2a.models import Artifact, JsonObject, Message, Part, TaskState
+from interlock.engine.context import new_id
+from interlock.engine.run_turn import AdmittedAnswer, TurnRun
+from interlock.engine.view import history
+
+TEXT_ANSWER: JsonObject = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "maxLength": 4096}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+"""The response schema of a prompt that is given none."""
+
+T = TypeVar("T")
+
+
+class Turn:
+    """One run of a skill: from a message or an answer to an end or to the next question.
+
+    Everything that records is written at once, and raises `TurnStopped` when the task was canceled: let that
+    pass. `ask`, `complete`, `fail` and `reject` end the turn; a function that returns without one of them has
+    completed its task.
+    """
+
+    def __init__(self, run: TurnRun) -> None:
+        self._run = run
+
+    @property
+    def task_id(self) -> str:
+        return self._run.meta.task_id
+
+    @property
+    def context_id(self) -> str:
+        return self._run.meta.context_id
+
+    @property
+    def caller(self) -> str:
+        """The authenticated identity that the task belongs to."""
+        return self._run.meta.owner
+
+    @property
+    def message(self) -> Message:
+        """The message that started this turn."""
+        return self._run.message
+
+    @property
+    def text(self) -> str:
+        """The text of the task's first message."""
+        return self.history[0].text
+
+    @property
+    def history(self) -> list[Message]:
+        """All messages so far, the one that started this turn among them."""
+        return history(self._run.events)
+
+    @property
+    def answer(self) -> AdmittedAnswer | None:
+        """The answer that started this turn, or None."""
+        return self._run.answer
+
+    @property
+    def answers(self) -> list[AdmittedAnswer]:
+        """All admitted answers of the task, oldest first."""
+        return self._run.answers
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the task was canceled or taken from this run: then stop. Checked on every write as well."""
+        return self._run.stopped.is_set()
+
+    def effect_key(self, name: str) -> str:
+        """A UUID for an effect outside (a payment, a deployment), to be sent along as its idempotency key.
+
+        It is the same whenever this turn is run again, and differs for every other turn, task and name.
+        """
+        meta = self._run.meta
+        return str(uuid5(NAMESPACE_URL, f"interlock:{meta.tenant}/{meta.task_id}/{meta.inputs}/{name}"))
+
+    async def say(self, text: str) -> None:
+        """A status message; the task goes on."""
+        await _recorded(lambda: self._run.say(text))
+
+    async def artifact(
+        self,
+        content: str | dict[str, Any] | Sequence[Part],
+        *,
+        name: str | None = None,
+        artifact_id: str | None = None,
+        append: bool = False,
+        last_chunk: bool = True,
+    ) -> str:
+        """Adds an artifact (text, data or parts), or with `append` a chunk of one. Returns its id."""
+        if isinstance(content, str):
+            parts = [Part(text=content)]
+        elif isinstance(content, dict):
+            parts = [Part(data=content)]
+        else:
+            parts = list(content)
+        artifact = Artifact(artifact_id=artifact_id or new_id(), parts=parts, name=name)
+        await _recorded(lambda: self._run.add_artifact(artifact, append=append, last_chunk=last_chunk))
+        return artifact.artifact_id
+
+    async def ask(
+        self,
+        prompt: str,
+        schema: Mapping[str, Any] | None = None,
+        *,
+        deadline: datetime | timedelta | None = None,
+        allowed_responders: Sequence[str] | None = None,
+    ) -> str:
+        """Asks a person, and ends the turn; the skill runs again with `turn.answer`. Returns the prompt's id.
+
+        `schema` is the JSON Schema (2020-12) of the answer's payload, an object; without one the payload is
+        `{"text": ...}`. `allowed_responders` as in hitl-prompt/v1: `any`, `specific:<identity>`,
+        `consensus:<n>`. Raises `Refused`, and stores nothing, if any of it breaks a rule.
+        """
+        asked = dict(schema) if schema is not None else TEXT_ANSWER
+        return await _recorded(
+            lambda: self._run.ask(prompt, asked, deadline=deadline, allowed_responders=allowed_responders)
+        )
+
+    async def complete(self, text: str | None = None) -> None:
+        await _recorded(lambda: self._run.finish(TaskState.COMPLETED, text))
+
+    async def fail(self, text: str) -> None:
+        await _recorded(lambda: self._run.finish(TaskState.FAILED, text))
+
+    async def reject(self, text: str) -> None:
+        await _recorded(lambda: self._run.finish(TaskState.REJECTED, text))
+
+
+async def _recorded(write: Callable[[], T]) -> T:
+    """The store is not asynchronous: the write is made in a thread, so that the agent's loop goes on."""
+    return await asyncio.to_thread(write)

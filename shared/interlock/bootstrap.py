@@ -1,0 +1,164 @@
+"""The composition root: the engine over AWS, as the settings of this process say.
+
+Each part is made once per process, when it is first asked for, so that a function pays only for what it uses.
+"""
+
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from interlock.engine.context import Engine, Limits
+from interlock.engine.ports import Key
+from interlock.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.applications import Starlette
+
+    from interlock.adapters.identities import TokenCredentials
+    from interlock.agents import Agent
+    from interlock.engine.authenticate import TokenVerifier
+    from interlock.engine.run_turn import Executor
+    from interlock.oversight.principals import Principal
+
+WRAP_UP_SECONDS = 10.0
+"""Kept back from a worker's time, to record that the agent did not finish in it."""
+ANONYMOUS = "anonymous:local"
+
+
+class SweepIncomplete(Exception):
+    """Some rows could not be handled; they are logged, and stay for the next pass."""
+
+
+@cache
+def settings() -> Settings:
+    return Settings.load()
+
+
+@cache
+def agent() -> "Agent":
+    """The agent that the setting names. Raises `TypeError` if it is something else."""
+    from interlock.agents import Agent
+
+    module, _, attribute = settings().agent.partition(":")
+    found = getattr(import_module(module), attribute)
+    if not isinstance(found, Agent):
+        raise TypeError(f"{settings().agent} is not an interlock.Agent")
+    return found
+
+
+@cache
+def engine() -> Engine:
+    from interlock.adapters.clock import SystemClock
+    from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
+    from interlock.adapters.schema_worker import SchemaWorker
+    from interlock.adapters.sqs import SqsWaker, sqs_client
+
+    chosen, clock = settings(), SystemClock()
+    table = DynamoTable(dynamodb_client(), chosen.table)
+    return Engine(
+        table=table,
+        views=table,
+        waker=SqsWaker(sqs_client(), chosen.turns_queue, chosen.timers_queue, clock),
+        clock=clock,
+        guard=SchemaWorker(),
+        directory=agent(),
+        limits=Limits(blocking=chosen.blocking_seconds, lease=chosen.lease_seconds),
+    )
+
+
+@cache
+def credentials() -> "TokenCredentials":
+    from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
+    from interlock.adapters.identities import TokenCredentials
+
+    return TokenCredentials(DynamoTable(dynamodb_client(), settings().identities_table))
+
+
+@cache
+def token_verifier() -> "TokenVerifier | None":
+    """None unless all three OIDC settings are there. Raises `ValueError` if only some are."""
+    chosen = settings()
+    given = (chosen.oidc_issuer, chosen.oidc_audience, chosen.oidc_jwks_url)
+    issuer, audience, jwks_url = given
+    if issuer is None or audience is None or jwks_url is None:
+        if any(given):
+            raise ValueError("OIDC needs an issuer, an audience and a JWKS URL")
+        return None
+    from interlock.adapters.oidc import OidcVerifier
+
+    return OidcVerifier(issuer, audience, jwks_url)
+
+
+@cache
+def anonymous() -> "Principal | None":
+    from interlock.oversight.principals import Kind, Principal, Role
+
+    tenant = settings().anonymous_tenant
+    if tenant is None:
+        return None
+    return Principal(ANONYMOUS, tenant, Kind.SERVICE, frozenset({Role.CALLER, Role.APPROVER}))
+
+
+def authenticate(authorization: str | None) -> "Principal":
+    """Raises `Unauthenticated` or `Unavailable`."""
+    from interlock.engine import authenticate as caller
+
+    return caller.authenticate(
+        authorization, credentials=credentials(), verifier=token_verifier(), anonymous=anonymous()
+    )
+
+
+def agents_door(*, threads: bool = False) -> "Starlette":
+    """`threads`: many requests come at once, as under uvicorn; on Lambda there is one at a time."""
+    from starlette.concurrency import run_in_threadpool
+
+    from interlock.a2a.app import create_app
+    from interlock.a2a.operations import inline
+    from interlock.doors.agents import OversightService, agent_card
+
+    card = agent_card(agent())
+    service = OversightService(engine(), authenticate, card, settings().check_media_types)
+    run = run_in_threadpool if threads else inline
+    return create_app(service, card, run=run, public_url=settings().public_url)
+
+
+def people_door() -> "FastAPI":
+    from interlock.doors.people import create_app
+
+    return create_app(engine(), authenticate)
+
+
+@cache
+def executor() -> "Executor":
+    from interlock.agents.executor import PythonExecutor
+
+    return PythonExecutor(agent(), renew_every=settings().lease_seconds / 3)
+
+
+def run_turn(tenant: str, task_id: str, turn: int, remaining_seconds: float) -> None:
+    from interlock.engine.run_turn import run_turn as run
+
+    seconds = min(settings().turn_seconds, remaining_seconds - WRAP_UP_SECONDS)
+    run(engine(), executor(), tenant, task_id, turn, max(seconds, 0.0))
+
+
+def wake_waiting(tenant: str, task_id: str, turn: int) -> None:
+    from interlock.engine.sweep import wake_waiting as wake
+
+    wake(engine(), tenant, task_id, turn)
+
+
+def handle_due(pk: str, sk: str) -> None:
+    from interlock.engine.expire import handle_due as handle
+
+    handle(engine(), Key(pk, sk))
+
+
+def sweep() -> None:
+    """Raises `SweepIncomplete`, so that the function's errors show that something stays unhandled."""
+    from interlock.engine.sweep import sweep as walk
+
+    failures = walk(engine())
+    if failures:
+        raise SweepIncomplete(f"{failures} rows could not be handled")

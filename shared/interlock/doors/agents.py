@@ -1,0 +1,128 @@
+"""The agents' door: the A2A operations over the engine, for an authenticated caller."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from interlock.a2a.card import (
+    AgentCapabilities,
+    AgentCard,
+    AgentExtension,
+    AgentSkill,
+    HTTPAuthSecurityScheme,
+    ScopeList,
+    SecurityRequirement,
+    SecurityScheme,
+    check_media_types,
+)
+from interlock.a2a.errors import Unavailable
+from interlock.a2a.models import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    ListTasksResponse,
+    SendMessageRequest,
+    SendMessageResponse,
+    Task,
+)
+from interlock.a2a.service import CallContext
+from interlock.agents import Agent
+from interlock.engine.cancel import cancel_task
+from interlock.engine.context import Engine
+from interlock.engine.get import get_task, list_tasks
+from interlock.engine.ports import StoreError
+from interlock.engine.send import send_message
+from interlock.oversight import hitl_prompt
+from interlock.oversight.principals import Principal
+
+Authenticate = Callable[[str | None], Principal]
+"""The `Authorization` header to who calls. Raises `Unauthenticated` or `Unavailable`."""
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """A store that does not answer is not the caller's fault, and none of its business: try again."""
+    try:
+        yield
+    except StoreError as error:
+        raise Unavailable(retry_after=1) from error
+
+
+@dataclass(frozen=True, slots=True)
+class OversightService:
+    """Implements `A2AService`. Every call is authenticated here, whatever stood before it."""
+
+    engine: Engine
+    identify: Authenticate
+    card: AgentCard
+    check_parts: bool = False
+    """Refuse parts whose media type the card does not name."""
+
+    def authenticate(self, context: CallContext) -> None:
+        self.identify(context.credential)
+
+    def send_message(self, context: CallContext, request: SendMessageRequest) -> SendMessageResponse:
+        caller = self.identify(context.credential)
+        if self.check_parts:
+            check_media_types(self.card, request.message)
+        with store_errors():
+            return send_message(
+                self.engine,
+                caller,
+                request,
+                extensions=context.extensions,
+                idempotency_key=context.idempotency_key,
+            )
+
+    def get_task(self, context: CallContext, request: GetTaskRequest) -> Task:
+        caller = self.identify(context.credential)
+        with store_errors():
+            return get_task(self.engine, caller, request, extensions=context.extensions)
+
+    def list_tasks(self, context: CallContext, request: ListTasksRequest) -> ListTasksResponse:
+        caller = self.identify(context.credential)
+        with store_errors():
+            return list_tasks(self.engine, caller, request, extensions=context.extensions)
+
+    def cancel_task(self, context: CallContext, request: CancelTaskRequest) -> Task:
+        caller = self.identify(context.credential)
+        with store_errors():
+            return cancel_task(self.engine, caller, request, extensions=context.extensions)
+
+
+def agent_card(agent: Agent) -> AgentCard:
+    """The public card of what `agent` declares: buffered profile, bearer tokens, hitl-prompt/v1."""
+    return AgentCard(
+        name=agent.name,
+        description=agent.description,
+        version=agent.version,
+        capabilities=AgentCapabilities(
+            streaming=False,
+            push_notifications=False,
+            extended_agent_card=False,
+            extensions=[
+                AgentExtension(
+                    uri=hitl_prompt.URI,
+                    description="Structured prompts for people on INPUT_REQUIRED",
+                    required=False,
+                    params={},
+                )
+            ],
+        ),
+        default_input_modes=list(agent.input_modes),
+        default_output_modes=list(agent.output_modes),
+        skills=[
+            AgentSkill(
+                id=skill.id,
+                name=skill.name,
+                description=skill.description,
+                tags=list(skill.tags),
+                examples=list(skill.examples) or None,
+            )
+            for skill in agent.skills
+        ],
+        security_schemes={
+            "bearer": SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="Bearer"))
+        },
+        security_requirements=[SecurityRequirement(schemes={"bearer": ScopeList()})],
+    )

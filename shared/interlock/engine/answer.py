@@ -1,0 +1,190 @@
+"""A person's answer to a prompt (hitl-prompt/v1, "Acceptance and rejection"): accepted at most once.
+
+What is looked at, in this order: can the caller see the task, is it a repeat of what was accepted, is the
+prompt open, may the caller respond, is there time left, does the payload fit.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from interlock.a2a.errors import InvalidParams, PermissionDenied
+from interlock.a2a.models import JsonObject, Message, TaskState
+from interlock.engine.checkpoints import close_ask, winner
+from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
+from interlock.engine.errors import AnswerInvalid, AnswerRefused
+from interlock.engine.ports import (
+    Condition,
+    ConditionFailed,
+    Equals,
+    GreaterThan,
+    OutcomeUnknown,
+    Update,
+    Write,
+)
+from interlock.engine.records import Checkpoint, Event, TaskMeta, instant
+from interlock.engine.visibility import meta_key, not_found, sees
+from interlock.oversight import hitl_prompt
+from interlock.oversight.canonical_json import digest
+from interlock.oversight.principals import Kind, Principal, Role
+from interlock.oversight.schema_gate import PayloadUndecided, Violation
+
+Votes = dict[str, list[str]]
+"""Identity -> [digest of the payload, message id]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    by: Principal
+    task_id: str
+    prompt_id: str
+    payload: JsonObject
+    message: Message
+
+
+class Admitted(StrEnum):
+    ACCEPTED = "accepted"
+    """It closed the prompt, now or in an earlier try, and the task goes on."""
+    COUNTED = "counted"
+    """It is one of several that the prompt needs."""
+
+
+def admit_answer(engine: Engine, answer: Answer) -> Admitted:
+    """Decides by one write, and wakes the next turn if the prompt is closed by it.
+
+    Raises `TaskNotFound`, `AnswerRefused` (409), `PermissionDenied`, `AnswerInvalid` (422), `InvalidParams`.
+    """
+    op, payload_digest = new_id(), _payload_digest(answer)
+    mine = [payload_digest, answer.message.message_id]
+    checked = False
+    for _ in attempts(engine.clock):
+        meta, ask = _read(engine, answer)
+        if ask is None:
+            raise AnswerRefused(answer.prompt_id)
+        votes: Votes = json.loads(ask.votes)
+        if _won(ask, votes, answer, mine):
+            return Admitted.ACCEPTED
+        envelope = hitl_prompt.Envelope.from_wire(json.loads(ask.envelope))
+        now = engine.clock.now()
+        needed = _check_open(meta, ask, envelope, answer, now)
+        if not checked:
+            _check_payload(engine, envelope, answer)
+            checked = True
+        if votes.get(answer.by.id) == mine:
+            return Admitted.COUNTED
+        votes[answer.by.id] = mine
+        decides = needed == 1 or _agreeing(votes, payload_digest) >= needed
+        writes = _closing(meta, ask, votes, answer, now, op) if decides else [_counting(ask, votes, now)]
+        try:
+            engine.table.write(*writes)
+        except (ConditionFailed, OutcomeUnknown):
+            continue
+        if not decides:
+            return Admitted.COUNTED
+        engine.waker.wake_turn(meta.tenant, meta.task_id, meta.turn + 1)
+        return Admitted.ACCEPTED
+    raise AssertionError("attempts end by raising")
+
+
+def _payload_digest(answer: Answer) -> str:
+    try:
+        return digest(answer.payload)
+    except ValueError as error:
+        raise AnswerInvalid(answer.prompt_id, [Violation("", "limits", str(error))]) from error
+
+
+def _read(engine: Engine, answer: Answer) -> tuple[TaskMeta, Checkpoint | None]:
+    """Both items in one round trip. Not a snapshot: the write is conditional on what was read of each."""
+    caller = answer.by
+    ask_key = Checkpoint.key_of(caller.tenant, answer.task_id, answer.prompt_id)
+    meta_item, ask_item = engine.table.get_many([meta_key(caller, answer.task_id), ask_key])
+    if meta_item is None:
+        raise not_found(answer.task_id)
+    meta = TaskMeta.read(meta_item)
+    ask = Checkpoint.read(ask_item) if ask_item is not None else None
+    if not sees(caller, meta) and not (ask is not None and caller.id in _responders(ask).named):
+        raise not_found(answer.task_id)
+    if answer.message.context_id is not None and answer.message.context_id != meta.context_id:
+        raise InvalidParams("message.contextId is not the task's")
+    return meta, ask
+
+
+def _responders(ask: Checkpoint) -> hitl_prompt.Responders:
+    return hitl_prompt.Envelope.from_wire(json.loads(ask.envelope)).responders
+
+
+def _won(ask: Checkpoint, votes: Votes, answer: Answer, mine: list[str]) -> bool:
+    """A retry of what was accepted (same caller, message id, payload), whatever became of the task since."""
+    if ask.status != Checkpoint.ANSWERED or ask.winner is None:
+        return False
+    by, message_id, payload_digest = json.loads(ask.winner)
+    if by == answer.by.id and [payload_digest, message_id] == mine:
+        return True
+    return votes.get(answer.by.id) == mine and payload_digest == mine[0]
+
+
+def _check_open(
+    meta: TaskMeta, ask: Checkpoint, envelope: hitl_prompt.Envelope, answer: Answer, now: datetime
+) -> int:
+    """How many equal answers the prompt needs. Raises unless this caller may still answer it."""
+    if ask.status != Checkpoint.OPEN:
+        if ask.status == Checkpoint.EXPIRED:
+            raise AnswerRefused(ask.ask_id, "expired")
+        raise AnswerRefused(ask.ask_id, winner=json.loads(ask.winner)[0] if ask.winner else None)
+    caller, responders = answer.by, envelope.responders
+    authorised = caller.id == meta.owner or caller.has(Role.APPROVER)
+    if not hitl_prompt.may_respond(responders, caller.id, authorised):
+        raise PermissionDenied("You may not answer this prompt")
+    if responders.needed > 1 and caller.kind is not Kind.PERSON:
+        raise PermissionDenied("Only people count towards a consensus")
+    if ask.deadline is not None and instant(now) >= ask.deadline:
+        raise AnswerRefused(ask.ask_id, "expired")
+    return responders.needed
+
+
+def _check_payload(engine: Engine, envelope: hitl_prompt.Envelope, answer: Answer) -> None:
+    try:
+        violations = engine.guard.validate(envelope.response_schema, answer.payload)
+    except PayloadUndecided as error:
+        violations = [Violation("", "limits", str(error))]
+    if violations:
+        raise AnswerInvalid(answer.prompt_id, violations)
+
+
+def _agreeing(votes: Votes, payload_digest: str) -> int:
+    return Counter(vote[0] for vote in votes.values())[payload_digest]
+
+
+def _in_time(ask: Checkpoint, now: datetime) -> tuple[Condition, ...]:
+    """The deadline is decided in the write, by the clock of this try."""
+    return () if ask.deadline is None else (GreaterThan("deadline", instant(now)),)
+
+
+def _counting(ask: Checkpoint, votes: Votes, now: datetime) -> Write:
+    """A vote that does not decide. The revision makes sure that it joins the votes that were read (I3)."""
+    conditions = (Equals("status", Checkpoint.OPEN), Equals("rev", ask.rev), *_in_time(ask, now))
+    return Update(ask.key, {"votes": json.dumps(votes), "rev": ask.rev + 1}, conditions=conditions)
+
+
+def _closing(
+    meta: TaskMeta, ask: Checkpoint, votes: Votes, answer: Answer, now: datetime, op: str
+) -> list[Write]:
+    """Prompt closed, task moved, event written and next turn queued: all or nothing (I1, I2)."""
+    stored = answer.message.model_copy(update={"context_id": meta.context_id})
+    event = Event(message=stored, status=status(TaskState.WORKING, now), by=answer.by.id, answers=ask.ask_id)
+    changes = {"turn": meta.turn + 1, "inputs": meta.inputs + 1, "ask": None}
+    moved, writes = move(meta, event, now=now, op=op, changes=changes)
+    closed = close_ask(
+        meta,
+        ask.ask_id,
+        Checkpoint.ANSWERED,
+        now,
+        conditions=(Equals("rev", ask.rev), *_in_time(ask, now)),
+        changes={
+            "winner": winner(answer.by.id, answer.message.message_id, votes[answer.by.id][0]),
+            "votes": json.dumps(votes),
+        },
+    )
+    return [*writes, closed, queue_turn(moved, now)]

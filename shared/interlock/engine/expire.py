@@ -1,0 +1,55 @@
+"""Timers: a DUE row says what is to be looked at and when. The row wakes; the write decides."""
+
+from interlock.a2a.models import TaskState
+from interlock.engine.checkpoints import close_ask
+from interlock.engine.context import Engine, agent_message, attempts, move, new_id, status
+from interlock.engine.ports import ConditionFailed, Delete, Key, OutcomeUnknown, Write
+from interlock.engine.records import Checkpoint, Due, Event, TaskMeta, instant, parse_instant
+
+
+def handle_due(engine: Engine, key: Key) -> None:
+    """Handles the row under `key` if its time has come, and arms it again if it was woken early."""
+    item = engine.table.get(key)
+    if item is None:
+        return
+    due = Due.read(item)
+    if instant(engine.clock.now()) < due.at:
+        engine.waker.wake_timer(key, parse_instant(due.at))
+        return
+    if due.kind != "deadline":
+        raise AssertionError(f"a due row of unknown kind {due.kind!r}")
+    expire(engine, key, due)
+
+
+def expire(engine: Engine, key: Key, due: Due) -> None:
+    """The end of a prompt's time: nothing was decided, so nothing runs, and the task ends FAILED.
+
+    The row goes in the same transaction; one of a prompt that is closed already is deleted.
+    """
+    op = new_id()
+    for _ in attempts(engine.clock):
+        meta_item, ask_item = engine.table.get_many(
+            [
+                TaskMeta.key_of(due.tenant, due.task_id),
+                Checkpoint.key_of(due.tenant, due.task_id, due.id),
+            ]
+        )
+        if meta_item is None or ask_item is None:
+            raise AssertionError("a due row of a prompt that is not there")
+        meta, ask = TaskMeta.read(meta_item), Checkpoint.read(ask_item)
+        writes: list[Write] = (
+            [Delete(key)] if ask.status != Checkpoint.OPEN else _expiry(engine, meta, ask, key, op)
+        )
+        try:
+            engine.table.write(*writes)
+        except (ConditionFailed, OutcomeUnknown):
+            continue
+        return
+
+
+def _expiry(engine: Engine, meta: TaskMeta, ask: Checkpoint, key: Key, op: str) -> list[Write]:
+    now = engine.clock.now()
+    message = agent_message(meta, "The deadline passed without an answer: nothing was run.")
+    event = Event(status=status(TaskState.FAILED, now, message))
+    _, writes = move(meta, event, now=now, op=op, changes={"ask": None})
+    return [*writes, close_ask(meta, ask.ask_id, Checkpoint.EXPIRED, now), Delete(key)]

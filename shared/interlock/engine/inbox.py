@@ -1,0 +1,59 @@
+"""What people see: the open checkpoints of their tenant."""
+
+import json
+from dataclasses import dataclass
+
+from interlock.a2a.errors import InvalidParams, PermissionDenied
+from interlock.engine.context import Engine
+from interlock.engine.ports import Item
+from interlock.engine.records import Checkpoint, inbox_view
+from interlock.engine.visibility import not_found
+from interlock.oversight import hitl_prompt
+from interlock.oversight.principals import Principal, Role
+
+PAGE_SIZE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A checkpoint as a person sees it, with its prompt and how many have answered so far."""
+
+    checkpoint: Checkpoint
+    envelope: hitl_prompt.Envelope
+    votes: int
+
+
+def open_checkpoints(
+    engine: Engine, caller: Principal, cursor: str | None
+) -> tuple[list[Question], str | None]:
+    """The tenant's open checkpoints, the most urgent first, from an index that may lag by a moment.
+
+    Raises `PermissionDenied` for who is neither approver nor operator.
+    """
+    if not caller.has(Role.APPROVER, Role.OPERATOR):
+        raise PermissionDenied
+    try:
+        page = engine.views.query_view(inbox_view(caller.tenant), limit=PAGE_SIZE, cursor=cursor)
+    except ValueError as error:
+        raise InvalidParams("The cursor is not valid") from error
+    return [_question(item) for _, item in page.rows], page.cursor
+
+
+def checkpoint(engine: Engine, caller: Principal, task_id: str, ask_id: str) -> Question:
+    """Raises `TaskNotFound` for a checkpoint that is not there or not for this caller to see."""
+    item = engine.table.get(Checkpoint.key_of(caller.tenant, task_id, ask_id))
+    if item is None:
+        raise not_found(task_id)
+    question = _question(item)
+    named = question.envelope.responders.named
+    if not (
+        caller.has(Role.APPROVER, Role.OPERATOR) or caller.id in {question.checkpoint.requested_by, *named}
+    ):
+        raise not_found(task_id)
+    return question
+
+
+def _question(item: Item) -> Question:
+    found = Checkpoint.read(item)
+    envelope = hitl_prompt.Envelope.from_wire(json.loads(found.envelope))
+    return Question(found, envelope, len(json.loads(found.votes)))

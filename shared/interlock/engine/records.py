@@ -1,0 +1,268 @@
+"""The items of the core table: their keys, and what each holds.
+
+A task is a small META item and immutable events; work that was accepted and is not finished has a RUN row;
+what some time must look at has a DUE row. Every record carries the schema version `v`.
+"""
+
+import zlib
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from hashlib import blake2b
+from typing import Any, ClassVar, Self, cast
+
+from interlock.a2a.models import Artifact, Message, TaskState, TaskStatus, Wire
+from interlock.engine.ports import Item, Key
+
+SCHEMA_VERSION = 1
+SHARDS = 8
+"""Partitions that RUN and DUE rows spread over; raising it needs a sweep of the old ones too."""
+
+COMPRESS_ABOVE = 1024
+MAX_EVENT_BYTES = 256 * 1024
+"""Of one event as stored, well below DynamoDB's 400 KB."""
+MAX_EVENTS = 10_000
+"""Of one task."""
+
+
+def shard(task_id: str) -> int:
+    return blake2b(task_id.encode(), digest_size=2).digest()[0] % SHARDS
+
+
+def instant(at: datetime) -> str:
+    """Sorts as text in the order of time: UTC with microseconds."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_instant(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+
+
+class Record:
+    """Maps a dataclass to an item and back; a field that is None is an absent attribute."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def item(self) -> Item:
+        item: Item = {"v": SCHEMA_VERSION}
+        for name in self.__dataclass_fields__:
+            value = getattr(self, name)
+            if value is not None:
+                item[name] = value
+        return item
+
+    @classmethod
+    def read(cls, item: Item) -> Self:
+        return cls(**{f.name: item[f.name] for f in fields(cls) if f.name in item})
+
+
+def task_pk(tenant: str, task_id: str) -> str:
+    return f"T#{tenant}#{task_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMeta(Record):
+    """The state of a task. `rev` rises with every change, `seq` with every event.
+
+    `turn` is the number of the last turn that was queued, `claimed` of the last that a worker claimed;
+    `fence` rises whenever whoever may write for the task changes. `ask` is the open checkpoint.
+    `inputs` counts the messages that were admitted, which stays the same when a turn is run again.
+    """
+
+    tenant: str
+    task_id: str
+    context_id: str
+    owner: str
+    agent: str
+    skill: str
+    state: str
+    created_at: str
+    status_at: str
+    view: str
+    view_at: str
+    rev: int = 1
+    seq: int = 1
+    turn: int = 1
+    claimed: int = 0
+    fence: int = 0
+    inputs: int = 1
+    claim: str | None = None
+    ask: str | None = None
+    said: int | None = None
+    """Sequence number of the event that carries the current status message."""
+
+    @staticmethod
+    def key_of(tenant: str, task_id: str) -> Key:
+        return Key(task_pk(tenant, task_id), "META")
+
+    @property
+    def key(self) -> Key:
+        return self.key_of(self.tenant, self.task_id)
+
+    @property
+    def task_state(self) -> TaskState:
+        return TaskState(self.state)
+
+    @property
+    def run_key(self) -> Key:
+        return Run.key_of(self.tenant, self.agent, self.skill, self.task_id)
+
+
+def owner_view(tenant: str, owner: str) -> str:
+    return f"OWN#{tenant}#{owner}"
+
+
+class Event(Wire):
+    """One change of a task, never changed again: a message that was admitted, a status, an artifact.
+
+    `by` is the authenticated author of `message`; `answers` is the prompt that the message was admitted for.
+    """
+
+    message: Message | None = None
+    status: TaskStatus | None = None
+    artifact: Artifact | None = None
+    append: bool | None = None
+    last_chunk: bool | None = None
+    by: str | None = None
+    answers: str | None = None
+
+
+class EventTooLarge(Exception):
+    """The text names the limit, and is fit to be shown."""
+
+
+def event_key(tenant: str, task_id: str, seq: int) -> Key:
+    return Key(task_pk(tenant, task_id), f"EVT#{seq:010d}")
+
+
+def event_item(event: Event, op: str) -> Item:
+    """`op` is the id of the attempt: who lost the reply to its write finds its own event by it."""
+    body = event.wire_json()
+    item: Item = {"v": SCHEMA_VERSION, "op": op}
+    if len(body) <= COMPRESS_ABOVE:
+        item["body"] = body
+        return item
+    packed = zlib.compress(body.encode(), 1)
+    if len(packed) > MAX_EVENT_BYTES:
+        raise EventTooLarge(f"larger than {MAX_EVENT_BYTES} bytes as stored")
+    item["packed"] = packed
+    return item
+
+
+def read_event(item: Item) -> Event:
+    if "body" in item:
+        return Event.model_validate_json(cast(str, item["body"]))
+    return Event.model_validate_json(zlib.decompress(cast(bytes, item["packed"])))
+
+
+@dataclass(frozen=True, slots=True)
+class Run(Record):
+    """Accepted and not finished work: the running index and the outbox of turns in one."""
+
+    tenant: str
+    task_id: str
+    agent: str
+    skill: str
+    turn: int
+    phase: str
+    queued_at: str
+    fence: int = 0
+    attempt: int = 1
+    lease_until: str | None = None
+
+    NEW: ClassVar[str] = "new"
+    CLAIMED: ClassVar[str] = "claimed"
+
+    @staticmethod
+    def key_of(tenant: str, agent: str, skill: str, task_id: str) -> Key:
+        return Key(run_pk(shard(task_id)), f"{tenant}#{agent}#{skill}#{task_id}")
+
+    @property
+    def key(self) -> Key:
+        return self.key_of(self.tenant, self.agent, self.skill, self.task_id)
+
+
+def run_pk(number: int) -> str:
+    return f"RUN#{number:02d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint(Record):
+    """A prompt that waits for an answer, and after that how it ended.
+
+    `envelope` is the hitl-prompt/v1 envelope, `votes` maps a person to `[digest of the payload, message id]`,
+    `winner` is `[identity, message id, digest of the payload]`: all JSON text. `requested_by` is the owner
+    of the task. While it is open it is in the tenant's inbox.
+    """
+
+    tenant: str
+    task_id: str
+    ask_id: str
+    agent: str
+    skill: str
+    requested_by: str
+    envelope: str
+    asked_at: str
+    status: str = "open"
+    rev: int = 1
+    votes: str = "{}"
+    deadline: str | None = None
+    winner: str | None = None
+    closed_at: str | None = None
+    view: str | None = None
+    view_at: str | None = None
+
+    OPEN: ClassVar[str] = "open"
+    ANSWERED: ClassVar[str] = "answered"
+    EXPIRED: ClassVar[str] = "expired"
+    CANCELED: ClassVar[str] = "canceled"
+    SUPERSEDED: ClassVar[str] = "superseded"
+
+    @staticmethod
+    def key_of(tenant: str, task_id: str, ask_id: str) -> Key:
+        return Key(task_pk(tenant, task_id), f"ASK#{ask_id}")
+
+    @property
+    def key(self) -> Key:
+        return self.key_of(self.tenant, self.task_id, self.ask_id)
+
+    @property
+    def due_key(self) -> Key | None:
+        if self.deadline is None:
+            return None
+        return Due.key_of(self.deadline, "deadline", self.tenant, self.task_id, self.ask_id)
+
+
+def inbox_view(tenant: str) -> str:
+    return f"INBOX#{tenant}"
+
+
+@dataclass(frozen=True, slots=True)
+class Due(Record):
+    """Something that is to be looked at once `at` has passed; deleted only when it was handled."""
+
+    kind: str
+    tenant: str
+    task_id: str
+    id: str
+    at: str
+
+    @staticmethod
+    def key_of(at: str, kind: str, tenant: str, task_id: str, id: str) -> Key:  # noqa: A002
+        return Key(due_pk(shard(task_id)), f"{at}#{kind}#{tenant}#{task_id}#{id}")
+
+
+def due_pk(number: int) -> str:
+    return f"DUE#{number:02d}"
+
+
+@dataclass(frozen=True, slots=True)
+class SendKey(Record):
+    """The idempotency key of a send: which task it made, and for which message."""
+
+    task_id: str
+    digest: str
+
+    @staticmethod
+    def key_of(tenant: str, caller: str, key: str) -> Key:
+        return Key(f"IDEM#{tenant}#{caller}", key)

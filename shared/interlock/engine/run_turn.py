@@ -1,0 +1,345 @@
+"""One turn of a task: claimed by one worker, run once, and ended visibly.
+
+Whatever the run records is written on condition that its claim still holds, so a run that was canceled, or
+that was given up for lost, records nothing more.
+"""
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from interlock.a2a.models import Artifact, JsonObject, Message, TaskState
+from interlock.engine.context import Engine, agent_message, attempts, landed, move, new_id, status
+from interlock.engine.ports import (
+    ConditionFailed,
+    Delete,
+    Equals,
+    Item,
+    Missing,
+    OutcomeUnknown,
+    Put,
+    Update,
+    Write,
+)
+from interlock.engine.records import (
+    MAX_EVENTS,
+    Checkpoint,
+    Due,
+    Event,
+    EventTooLarge,
+    Run,
+    TaskMeta,
+    inbox_view,
+    instant,
+)
+from interlock.engine.view import load
+from interlock.oversight import hitl_prompt
+from interlock.oversight.schema_gate import SchemaRefused
+
+logger = logging.getLogger(__name__)
+
+
+class TurnStopped(Exception):
+    """The turn is no longer this run's: the task was canceled, or the run was given up for lost."""
+
+
+class TurnEnded(Exception):
+    """The agent's own mistake: it recorded something after it had ended its turn."""
+
+
+class TurnTimedOut(Exception):
+    """The agent's code was still running when the worker's time was over."""
+
+
+class Refused(ValueError):
+    """What the agent wanted to record breaks a limit or a rule; nothing was stored. The text says which."""
+
+
+class Executor(Protocol):
+    """Runs the agent's code for one claimed turn, for at most `seconds`, else raises `TurnTimedOut`.
+
+    Whatever it raises ends the task FAILED."""
+
+    def execute(self, run: "TurnRun", seconds: float) -> None: ...
+
+
+def run_turn(
+    engine: Engine, executor: Executor, tenant: str, task_id: str, turn: int, seconds: float
+) -> None:
+    """Claims the turn and runs it for at most `seconds`. Does nothing if the turn is not to be had.
+
+    A turn that ends without an end of its own is COMPLETED; one that raises is FAILED, without its reasons,
+    which are only logged.
+    """
+    run = claim(engine, tenant, task_id, turn)
+    if run is None:
+        return
+    try:
+        executor.execute(run, seconds)
+        if not run.ended:
+            run.finish(TaskState.COMPLETED)
+    except TurnStopped:
+        logger.info("turn stopped", extra={"task_id": task_id, "turn": turn})
+    except TurnTimedOut:
+        _fail(run, "The agent did not finish in time.")
+    except Exception:
+        logger.exception("agent failed", extra={"task_id": task_id, "turn": turn})
+        _fail(run, "The agent failed.")
+
+
+def _fail(run: "TurnRun", text: str) -> None:
+    if run.ended:
+        return
+    try:
+        run.finish(TaskState.FAILED, text)
+    except TurnStopped:
+        logger.info("turn stopped", extra={"task_id": run.meta.task_id, "turn": run.turn})
+
+
+def claim(engine: Engine, tenant: str, task_id: str, turn: int) -> "TurnRun | None":
+    """At most one claim of a turn succeeds; it raises the fence. A claim knows itself by its id."""
+    claim_id, fence = new_id(), -1
+    for _ in attempts(engine.clock):
+        loaded = load(engine.table, tenant, task_id)
+        if loaded is None:
+            return None
+        meta, events = loaded
+        if meta.task_state.terminal or meta.turn != turn:
+            return None
+        if meta.claim == claim_id and meta.fence == fence:
+            return TurnRun(engine, meta, events)
+        if meta.claimed >= turn:
+            return None
+        now = engine.clock.now()
+        changes: dict[str, Any] = {"fence": meta.fence + 1, "claimed": turn, "claim": claim_id}
+        starts = meta.task_state is TaskState.SUBMITTED
+        event = Event(status=status(TaskState.WORKING, now)) if starts else None
+        moved, writes = move(meta, event, now=now, op=claim_id, changes=changes)
+        fence = moved.fence
+        claimed: Item = {"phase": Run.CLAIMED, "fence": fence, "lease_until": lease_end(engine, now)}
+        writes.append(
+            Update(meta.run_key, claimed, conditions=(Equals("turn", turn), Equals("phase", Run.NEW)))
+        )
+        try:
+            engine.table.write(*writes)
+        except (ConditionFailed, OutcomeUnknown):
+            continue
+        return TurnRun(engine, moved, [*events, event] if event is not None else events)
+    raise AssertionError("attempts end by raising")
+
+
+def lease_end(engine: Engine, now: datetime) -> str:
+    return instant(now + timedelta(seconds=engine.limits.lease))
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedAnswer:
+    """An answer as it was admitted: `responder` is the authenticated identity."""
+
+    prompt_id: str
+    payload: JsonObject
+    responder: str
+
+
+class TurnRun:
+    """What a claimed turn may do, each a conditional write. Raises `TurnStopped` once the claim is gone."""
+
+    def __init__(self, engine: Engine, meta: TaskMeta, events: Sequence[Event]) -> None:
+        self.meta = meta
+        self.turn = meta.turn
+        self.events = list(events)
+        self.ended = False
+        self.stopped = threading.Event()
+        self._engine = engine
+        self._fence = meta.fence
+        self._lock = threading.Lock()
+        """An agent may record from several threads; its events are numbered one after the other."""
+
+    @property
+    def message(self) -> Message:
+        return next(event.message for event in reversed(self.events) if event.message is not None)
+
+    @property
+    def answers(self) -> list[AdmittedAnswer]:
+        """All answers of the task so far, oldest first."""
+        return [_admitted(event) for event in self.events if event.answers is not None]
+
+    @property
+    def answer(self) -> AdmittedAnswer | None:
+        """The answer that started this turn, if it was one."""
+        event = next(event for event in reversed(self.events) if event.message is not None)
+        return _admitted(event) if event.answers is not None else None
+
+    def say(self, text: str) -> None:
+        """A status message; the task goes on WORKING."""
+        self._record(self._status(TaskState.WORKING, text))
+
+    def add_artifact(self, artifact: Artifact, *, append: bool = False, last_chunk: bool = True) -> None:
+        self._record(lambda _: Event(artifact=artifact, append=append or None, last_chunk=last_chunk or None))
+
+    def finish(self, state: TaskState, text: str | None = None) -> None:
+        """Ends the task in a terminal state."""
+        self._record(self._status(state, text), ends=True)
+
+    def ask(
+        self,
+        prompt: str,
+        schema: JsonObject,
+        *,
+        deadline: datetime | timedelta | None = None,
+        allowed_responders: Sequence[str] | None = None,
+    ) -> str:
+        """Ends the turn: the task waits for an answer. Returns the prompt's id.
+
+        Raises `Refused` for an envelope or a schema that breaks a rule; then nothing is stored.
+        """
+        now = self._engine.clock.now()
+        try:
+            envelope = hitl_prompt.validate_emission(
+                prompt=prompt,
+                response_schema=schema,
+                deadline=now + deadline if isinstance(deadline, timedelta) else deadline,
+                allowed_responders=allowed_responders,
+                now=now,
+            )
+            self._engine.guard.check(schema)
+        except (hitl_prompt.PromptRefused, SchemaRefused) as error:
+            raise Refused(str(error)) from error
+        self._record(
+            lambda now: self._asking(envelope, now),
+            ends=True,
+            ask=envelope,
+        )
+        return envelope.prompt_id
+
+    def _asking(self, envelope: hitl_prompt.Envelope, now: datetime) -> Event:
+        message = agent_message(self.meta, envelope.prompt)
+        message.metadata = {hitl_prompt.URI: envelope.to_wire()}
+        message.extensions = [hitl_prompt.URI]
+        return Event(status=status(TaskState.INPUT_REQUIRED, now, message))
+
+    def _status(self, state: TaskState, text: str | None) -> "Build":
+        def build(now: datetime) -> Event:
+            return Event(status=status(state, now, agent_message(self.meta, text) if text else None))
+
+        return build
+
+    def _record(self, build: "Build", *, ends: bool = False, ask: hitl_prompt.Envelope | None = None) -> None:
+        op, engine = new_id(), self._engine
+        with self._lock:
+            if self.ended:
+                raise TurnEnded("The turn has ended: nothing more can be recorded")
+            if not ends and self.meta.seq >= MAX_EVENTS:
+                raise Refused(f"a task has at most {MAX_EVENTS} events")
+            for _ in attempts(engine.clock):
+                if self.stopped.is_set():
+                    raise TurnStopped
+                now, meta = engine.clock.now(), self.meta
+                try:
+                    event = build(now)
+                    moved, writes = move(
+                        meta, event, now=now, op=op, changes={"ask": ask.prompt_id} if ask else None
+                    )
+                except EventTooLarge as error:
+                    raise Refused(f"what the agent records is {error}") from error
+                if ends:
+                    writes.append(Delete(meta.run_key))
+                if ask is not None:
+                    writes.extend(self._opening(ask, now))
+                try:
+                    engine.table.write(*writes)
+                except (ConditionFailed, OutcomeUnknown):
+                    if not landed(engine.table, meta, op):
+                        self._reread()
+                        continue
+                self.meta, self.ended = moved, ends
+                self.events.append(event)
+                break
+        if ask is not None and ask.deadline is not None:
+            checkpoint = self._checkpoint(ask, now)
+            if checkpoint.due_key is not None:
+                engine.waker.wake_timer(checkpoint.due_key, ask.deadline)
+
+    def _reread(self) -> None:
+        current = self._current()
+        if current is None:
+            self.stopped.set()
+            raise TurnStopped
+        self.meta = current
+
+    def is_held(self) -> bool:
+        """Reads whether the turn is still this run's, and sets `stopped` if it is not. No answer means yes:
+        every write is checked anyway."""
+        try:
+            held = self.ended or self._current() is not None
+        except OutcomeUnknown:
+            return True
+        if not held and not self.ended:
+            self.stopped.set()
+        return held
+
+    def _current(self) -> TaskMeta | None:
+        item = self._engine.table.get(self.meta.key)
+        current = TaskMeta.read(item) if item is not None else None
+        held = (
+            current is not None
+            and (current.fence, current.turn) == (self._fence, self.turn)
+            # A run that asked, but never heard that its question was stored, has ended its turn all the same.
+            and current.task_state is TaskState.WORKING
+        )
+        return current if held else None
+
+    def renew(self) -> None:
+        """Says that the worker is alive: puts off the time at which the turn counts as lost."""
+        lease = lease_end(self._engine, self._engine.clock.now())
+        held = (Equals("fence", self._fence), Equals("phase", Run.CLAIMED))
+        try:
+            self._engine.table.write(Update(self.meta.run_key, {"lease_until": lease}, conditions=held))
+        except (ConditionFailed, OutcomeUnknown):
+            logger.info("lease not renewed", extra={"task_id": self.meta.task_id, "turn": self.turn})
+
+    def _checkpoint(self, envelope: hitl_prompt.Envelope, now: datetime) -> Checkpoint:
+        meta = self.meta
+        deadline = instant(envelope.deadline) if envelope.deadline is not None else None
+        return Checkpoint(
+            tenant=meta.tenant,
+            task_id=meta.task_id,
+            ask_id=envelope.prompt_id,
+            agent=meta.agent,
+            skill=meta.skill,
+            requested_by=meta.owner,
+            envelope=json.dumps(envelope.to_wire(), ensure_ascii=False, separators=(",", ":")),
+            asked_at=instant(now),
+            deadline=deadline,
+            view=inbox_view(meta.tenant),
+            view_at=f"{deadline or NO_DEADLINE}#{envelope.prompt_id}",
+        )
+
+    def _opening(self, envelope: hitl_prompt.Envelope, now: datetime) -> list[Write]:
+        """The checkpoint and its timer, in the transaction that makes the task wait."""
+        checkpoint = self._checkpoint(envelope, now)
+        writes: list[Write] = [Put(checkpoint.key, checkpoint.item(), (Missing("v"),))]
+        if checkpoint.due_key is not None and checkpoint.deadline is not None:
+            due = Due(
+                "deadline", checkpoint.tenant, checkpoint.task_id, checkpoint.ask_id, checkpoint.deadline
+            )
+            writes.append(Put(checkpoint.due_key, due.item()))
+        return writes
+
+
+Build = Callable[[datetime], Event]
+NO_DEADLINE = "9999"
+"""Sorts behind every deadline in the inbox."""
+
+
+def _admitted(event: Event) -> AdmittedAnswer:
+    if event.message is None or event.by is None:
+        raise AssertionError("an answer without its message")
+    response = hitl_prompt.parse_response(event.message.metadata)
+    if response is None:
+        raise AssertionError("an answer without its payload")
+    return AdmittedAnswer(response.prompt_id, response.payload, event.by)

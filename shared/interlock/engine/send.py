@@ -1,0 +1,219 @@
+"""SendMessage (specification 3.1.1): a new task, or a message or an answer to one that waits."""
+
+import json
+import re
+from hashlib import sha256
+
+from interlock.a2a.errors import (
+    InvalidParams,
+    PermissionDenied,
+    PushNotificationNotSupported,
+    UnsupportedOperation,
+)
+from interlock.a2a.models import (
+    Message,
+    SendMessageRequest,
+    SendMessageResponse,
+    TaskState,
+)
+from interlock.a2a.models import Role as MessageRole
+from interlock.engine.answer import Answer, admit_answer
+from interlock.engine.checkpoints import close_ask
+from interlock.engine.context import Engine, attempts, landed, move, new_id, queue_turn, status
+from interlock.engine.ports import ConditionFailed, Item, Missing, OutcomeUnknown, Put, Write
+from interlock.engine.records import (
+    Checkpoint,
+    Event,
+    EventTooLarge,
+    SendKey,
+    TaskMeta,
+    event_item,
+    event_key,
+    instant,
+    owner_view,
+)
+from interlock.engine.visibility import check_tenant, visible_meta
+from interlock.engine.wait import settled
+from interlock.oversight import hitl_prompt
+from interlock.oversight.principals import Principal, Role
+
+IDEMPOTENCY_METADATA = "a2a-rust.com/idempotency-key"
+IDEMPOTENCY_KEY = re.compile(r"[A-Za-z0-9\-_.:]{16,255}")
+SKILL_HINT = "skillHint"
+
+
+def send_message(
+    engine: Engine,
+    caller: Principal,
+    request: SendMessageRequest,
+    *,
+    extensions: frozenset[str],
+    idempotency_key: str | None = None,
+) -> SendMessageResponse:
+    """Raises `A2AError`; then nothing was stored and no prompt was consumed."""
+    check_tenant(caller, request.tenant)
+    message = request.message
+    configuration = request.configuration
+    if message.role is not MessageRole.USER:
+        raise InvalidParams("message.role must be ROLE_USER")
+    if configuration is not None and configuration.task_push_notification_config is not None:
+        raise PushNotificationNotSupported
+    try:
+        response = hitl_prompt.parse_response(message.metadata)
+    except hitl_prompt.MalformedResponse as error:
+        raise InvalidParams(str(error)) from error
+    try:
+        if message.task_id is None:
+            if response is not None:
+                raise InvalidParams(f"{hitl_prompt.RESPONSE_KEY} needs message.taskId")
+            direct = engine.directory.reply(message)
+            if direct is not None:
+                return SendMessageResponse(message=direct)
+            key = _idempotency_key(request, idempotency_key)
+            task_id = create_task(engine, caller, request, key)
+        elif response is not None:
+            task_id = message.task_id
+            admit_answer(engine, Answer(caller, task_id, response.prompt_id, response.payload, message))
+        else:
+            task_id = message.task_id
+            key = _idempotency_key(request, idempotency_key)
+            continue_task(engine, caller, task_id, message, key)
+    except EventTooLarge as error:
+        raise InvalidParams(f"The message is {error}") from error
+    task = settled(
+        engine,
+        caller,
+        task_id,
+        extensions=extensions,
+        history_length=configuration.history_length if configuration else None,
+        blocking=not (configuration and configuration.return_immediately),
+    )
+    return SendMessageResponse.model_construct(task=task, message=None)
+
+
+def _idempotency_key(request: SendMessageRequest, header: str | None) -> str | None:
+    metadata = request.metadata or {}
+    named = (request.message.metadata or {}).get(IDEMPOTENCY_METADATA, metadata.get(IDEMPOTENCY_METADATA))
+    key = header if header is not None else named
+    if key is None:
+        return None
+    if not isinstance(key, str) or not IDEMPOTENCY_KEY.fullmatch(key):
+        raise InvalidParams("The idempotency key must be 16 to 255 of A-Z a-z 0-9 - _ . :")
+    return key
+
+
+def create_task(engine: Engine, caller: Principal, request: SendMessageRequest, key: str | None) -> str:
+    """META, the first event, the RUN row and the idempotency key are one transaction: all or nothing."""
+    if not caller.has(Role.CALLER):
+        raise PermissionDenied("Only a caller may start a task")
+    message = request.message
+    skill = engine.directory.route(message, _skill_hint(request))
+    task_id, context_id, op = new_id(), message.context_id or new_id(), new_id()
+    stored = message.model_copy(update={"task_id": task_id, "context_id": context_id})
+    digest = _digest(message)
+    for _ in attempts(engine.clock):
+        now = engine.clock.now()
+        at = instant(now)
+        meta = TaskMeta(
+            tenant=caller.tenant,
+            task_id=task_id,
+            context_id=context_id,
+            owner=caller.id,
+            agent=skill.agent,
+            skill=skill.id,
+            state=TaskState.SUBMITTED.value,
+            created_at=at,
+            status_at=at,
+            view=owner_view(caller.tenant, caller.id),
+            view_at=f"{at}#{task_id}",
+        )
+        event = Event(message=stored, status=status(TaskState.SUBMITTED, now), by=caller.id)
+        writes: list[Write] = [
+            Put(meta.key, meta.item(), (Missing("v"),)),
+            Put(event_key(meta.tenant, task_id, 1), event_item(event, op), (Missing("v"),)),
+            queue_turn(meta, now),
+        ]
+        if key is not None:
+            writes.append(_note_key(caller, key, task_id, digest))
+        try:
+            engine.table.write(*writes)
+        except OutcomeUnknown:
+            continue
+        except ConditionFailed as failed:
+            # The task id is fresh, so a META that is there is our own earlier try, whose reply was lost.
+            if not failed.old.get(0):
+                task_id = _same_send(failed.old[3], digest)
+        break
+    engine.waker.wake_turn(caller.tenant, task_id, 1)
+    return task_id
+
+
+def continue_task(engine: Engine, caller: Principal, task_id: str, message: Message, key: str | None) -> None:
+    """A message without an answer goes on with a waiting task, and closes the prompt it did not answer."""
+    op, digest, tried = new_id(), _digest(message), None
+    if key is not None:
+        noted = engine.table.get(SendKey.key_of(caller.tenant, caller.id, key))
+        if noted is not None and _same_send(noted, digest) == task_id:
+            return
+    for _ in attempts(engine.clock):
+        meta = visible_meta(engine, caller, task_id)
+        if tried is not None and landed(engine.table, tried, op):
+            break
+        check_continuation(meta, message)
+        if meta.owner != caller.id:
+            raise PermissionDenied("Only the caller that owns the task may go on with it")
+        now = engine.clock.now()
+        stored = message.model_copy(update={"context_id": meta.context_id})
+        event = Event(message=stored, status=status(TaskState.WORKING, now), by=caller.id)
+        changes = {"turn": meta.turn + 1, "inputs": meta.inputs + 1, "ask": None}
+        moved, writes = move(meta, event, now=now, op=op, changes=changes)
+        writes.append(queue_turn(moved, now))
+        if meta.ask is not None:
+            writes.append(close_ask(meta, meta.ask, Checkpoint.SUPERSEDED, now))
+        if key is not None:
+            writes.append(_note_key(caller, key, task_id, digest))
+        tried = meta
+        try:
+            engine.table.write(*writes)
+        except (ConditionFailed, OutcomeUnknown):
+            continue
+        break
+    engine.waker.wake_turn(caller.tenant, task_id, meta.turn + 1)
+
+
+def check_continuation(meta: TaskMeta, message: Message) -> None:
+    """Raises unless the task waits for a message (specification 3.1.1, 3.4.3)."""
+    if message.context_id is not None and message.context_id != meta.context_id:
+        raise InvalidParams("message.contextId is not the task's")
+    if meta.task_state.terminal:
+        raise UnsupportedOperation("The task has ended; send a new message without taskId")
+    if not meta.task_state.interrupted:
+        raise UnsupportedOperation("The task is working and takes no message now")
+
+
+def _note_key(caller: Principal, key: str, task_id: str, digest: str) -> Put:
+    row = SendKey(task_id=task_id, digest=digest)
+    return Put(SendKey.key_of(caller.tenant, caller.id, key), row.item(), (Missing("v"),))
+
+
+def _same_send(noted: Item, digest: str) -> str:
+    """The task of an earlier send under the same key. Raises `InvalidParams` if it was another message."""
+    earlier = SendKey.read(noted)
+    if earlier.digest != digest:
+        raise InvalidParams("The idempotency key was used for another message")
+    return earlier.task_id
+
+
+def _digest(message: Message) -> str:
+    text = json.dumps(message.wire(), sort_keys=True, separators=(",", ":"))
+    return "sha256:" + sha256(text.encode()).hexdigest()
+
+
+def _skill_hint(request: SendMessageRequest) -> str | None:
+    for metadata in (request.message.metadata, request.metadata):
+        hint = (metadata or {}).get(SKILL_HINT)
+        if hint is not None:
+            if not isinstance(hint, str):
+                raise InvalidParams(f"metadata.{SKILL_HINT} must be a string")
+            return hint
+    return None

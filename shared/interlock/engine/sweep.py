@@ -1,0 +1,115 @@
+"""The sweeper: finds what nobody woke for. Every minute it walks the RUN and the DUE rows."""
+
+import logging
+from dataclasses import replace
+from datetime import timedelta
+
+from interlock.a2a.models import TaskState
+from interlock.engine.context import Engine, agent_message, attempts, move, new_id, queue_turn, status
+from interlock.engine.expire import handle_due
+from interlock.engine.ports import LAST, ConditionFailed, Delete, Equals, Item, Key, OutcomeUnknown
+from interlock.engine.records import (
+    SHARDS,
+    Due,
+    Event,
+    Run,
+    TaskMeta,
+    due_pk,
+    instant,
+    parse_instant,
+    run_pk,
+)
+
+logger = logging.getLogger(__name__)
+
+LOST = "The worker that ran this turn was lost; what it had done outside may have happened."
+
+
+def sweep(engine: Engine) -> int:
+    """One pass over everything that waits. Returns how many rows could not be handled.
+
+    Those stay, are logged, and are found again by the next pass: one bad row never hides the others.
+    """
+    failures = 0
+    soon = instant(engine.clock.now() + timedelta(seconds=engine.limits.arm_ahead))
+    for number in range(SHARDS):
+        for pk, last, handle in ((run_pk(number), LAST, look_at_run), (due_pk(number), soon, look_at_due)):
+            cursor: str | None = None
+            while True:
+                page = engine.table.query(pk, last=last, cursor=cursor)
+                for key, item in page.rows:
+                    try:
+                        handle(engine, key, item)
+                    except Exception:
+                        failures += 1
+                        logger.exception("a row could not be handled", extra={"sk": key.sk})
+                cursor = page.cursor
+                if cursor is None:
+                    break
+    return failures
+
+
+def look_at_due(engine: Engine, key: Key, item: Item) -> None:
+    """What is due is handled here; what soon falls due gets a delayed wake."""
+    due = Due.read(item)
+    if instant(engine.clock.now()) >= due.at:
+        handle_due(engine, key)
+    else:
+        engine.waker.wake_timer(key, parse_instant(due.at))
+
+
+def look_at_run(engine: Engine, key: Key, item: Item) -> None:  # noqa: ARG001
+    """A turn that nobody claimed is woken for again; one whose worker fell silent is given up for lost."""
+    run, now = Run.read(item), engine.clock.now()
+    if run.phase == Run.NEW:
+        if instant(now - timedelta(seconds=engine.limits.wake_again)) >= run.queued_at:
+            engine.waker.wake_turn(run.tenant, run.task_id, run.turn)
+    elif run.lease_until is not None and instant(now) >= run.lease_until:
+        give_up(engine, run)
+
+
+def wake_waiting(engine: Engine, tenant: str, task_id: str, turn: int) -> None:
+    """The stream's second wake, sent only if the turn is still to be claimed."""
+    item = engine.table.get(TaskMeta.key_of(tenant, task_id))
+    meta = TaskMeta.read(item) if item is not None else None
+    if meta is not None and not meta.task_state.terminal and meta.turn == turn and meta.claimed < turn:
+        engine.waker.wake_turn(tenant, task_id, turn)
+
+
+def give_up(engine: Engine, lost: Run) -> None:
+    """Ends the task FAILED, or queues the turn again if its skill says that running it twice does no harm.
+
+    The fence rises, so a worker that was only slow records nothing more (I2, I5).
+    """
+    op = new_id()
+    for _ in attempts(engine.clock):
+        item = engine.table.get(TaskMeta.key_of(lost.tenant, lost.task_id))
+        if item is None:
+            raise AssertionError("a RUN row of a task that is not there")
+        meta = TaskMeta.read(item)
+        if meta.task_state.terminal or meta.fence != lost.fence:
+            return
+        now = engine.clock.now()
+        skill = engine.directory.find(lost.agent, lost.skill)
+        again = skill is not None and skill.rerun and lost.attempt <= engine.limits.reruns
+        state = TaskState.WORKING if again else TaskState.FAILED
+        event = Event(status=status(state, now, agent_message(meta, LOST)))
+        changes = {"fence": meta.fence + 1, **({"turn": meta.turn + 1} if again else {})}
+        moved, writes = move(meta, event, now=now, op=op, changes=changes)
+        # Lost only if it did not renew since the row was read: the lease decides in the write.
+        silent = (Equals("fence", lost.fence), Equals("lease_until", lost.lease_until or ""))
+        if again:
+            queued = queue_turn(moved, now, lost.attempt + 1)
+            writes.append(replace(queued, conditions=silent))
+        else:
+            writes.append(Delete(lost.key, silent))
+        try:
+            engine.table.write(*writes)
+        except (ConditionFailed, OutcomeUnknown):
+            run_item = engine.table.get(lost.key)
+            if run_item is None or Run.read(run_item) != lost:
+                return
+            continue
+        if again:
+            engine.waker.wake_turn(lost.tenant, lost.task_id, moved.turn)
+        return

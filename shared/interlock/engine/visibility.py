@@ -1,0 +1,40 @@
+"""Who may see a task: its owner, and the approvers and operators of its tenant.
+
+A caller's tenant is part of every key, so another tenant's task is not there at all.
+"""
+
+from interlock.a2a.errors import InvalidParams, TaskNotFound
+from interlock.a2a.models import MAX_ID_LENGTH
+from interlock.engine.context import Engine
+from interlock.engine.ports import Key
+from interlock.engine.records import TaskMeta
+from interlock.oversight.principals import Principal, Role
+
+
+def sees(caller: Principal, meta: TaskMeta) -> bool:
+    return meta.owner == caller.id or caller.has(Role.APPROVER, Role.OPERATOR)
+
+
+def meta_key(caller: Principal, task_id: str) -> Key:
+    if len(task_id) > MAX_ID_LENGTH:
+        raise TaskNotFound(metadata={})
+    return TaskMeta.key_of(caller.tenant, task_id)
+
+
+def visible_meta(engine: Engine, caller: Principal, task_id: str) -> TaskMeta:
+    """Raises `TaskNotFound`, the same for a task that is not there and one that the caller may not see."""
+    item = engine.table.get(meta_key(caller, task_id))
+    meta = TaskMeta.read(item) if item is not None else None
+    if meta is None or not sees(caller, meta):
+        raise not_found(task_id)
+    return meta
+
+
+def not_found(task_id: str) -> TaskNotFound:
+    return TaskNotFound(metadata={"taskId": task_id[:MAX_ID_LENGTH]})
+
+
+def check_tenant(caller: Principal, tenant: str | None) -> None:
+    """`tenant` is a routing string (specification 8.3.2), not a right: only the caller's own is accepted."""
+    if tenant and tenant != caller.tenant:
+        raise InvalidParams("Unknown tenant")

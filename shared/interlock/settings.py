@@ -1,0 +1,48 @@
+"""What a deployment sets: the environment variables, as one model. `template.yaml` sets the same names."""
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PREFIX = "INTERLOCK_"
+
+
+class Settings(BaseModel):
+    """Each field is read from the variable of its name in capitals, behind `INTERLOCK_`. Empty is unset.
+
+    Times are seconds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    table: str = ""
+    identities_table: str = ""
+    turns_queue: str = ""
+    timers_queue: str = ""
+    """The queues' URLs."""
+    agent: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = "interlock.agents.demo:agent"
+    """`module:attribute` of the `Agent` that this deployment serves."""
+    public_url: str | None = None
+    """Where callers reach the agents' door, for the card; else the address they called."""
+    anonymous_tenant: str | None = None
+    """For local use only: requests without a credential act as this tenant's caller and approver."""
+    oidc_issuer: str | None = None
+    oidc_audience: str | None = None
+    oidc_jwks_url: str | None = None
+    blocking_seconds: Annotated[float, Field(gt=0)] = 25.0
+    turn_seconds: Annotated[float, Field(gt=0)] = 840.0
+    lease_seconds: Annotated[float, Field(gt=0)] = 60.0
+    check_media_types: bool = False
+
+    @classmethod
+    def load(cls, environment: Mapping[str, str] | None = None) -> Self:
+        """Raises `pydantic.ValidationError` for a value that is not of its form."""
+        variables = os.environ if environment is None else environment
+        given = {
+            name.removeprefix(PREFIX).lower(): value
+            for name, value in variables.items()
+            if name.startswith(PREFIX) and value and name.removeprefix(PREFIX).lower() in cls.model_fields
+        }
+        return cls.model_validate(given)

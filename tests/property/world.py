@@ -1,0 +1,273 @@
+"""The real engine on the in-memory twin, one store operation at a time.
+
+An actor is a plain function that calls the engine. Every call of the store is a step: the actor stops
+before it, and the schedule says who goes on, and whether the step works, has its reply lost, is not carried
+out, or is where the actor dies. Messages are never removed: a wake may come late, repeatedly, in any order,
+or not at all. When the schedule is over, all who are not finished are dead, and the sweeper must put
+everything to rest.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+from pydantic import JsonValue
+
+from interlock.a2a.errors import A2AError, Unavailable
+from interlock.a2a.models import Message, TaskState
+from interlock.adapters.memory import MemoryTable
+from interlock.engine.context import Engine, Limits, Skill
+from interlock.engine.ports import Item, Key, OutcomeUnknown, Page, Table, Write
+from interlock.engine.records import SHARDS, due_pk, run_pk
+from interlock.engine.run_turn import TurnRun, run_turn
+from interlock.engine.sweep import sweep
+from interlock.oversight.schema_gate import Violation
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Broken(AssertionError):
+    """An invariant does not hold."""
+
+
+class Schedule:
+    """Numbers that decide, one after the other; when they are used up, always the first choice."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._numbers: Iterator[int] = iter(numbers)
+        self.over = False
+
+    def choose(self, choices: int) -> int:
+        number = next(self._numbers, None)
+        if number is None:
+            self.over = True
+            return 0
+        return number % choices
+
+
+class Faults:
+    """Which of the numbers makes a step fail, and how."""
+
+    NONE, LOST_REPLY, NOT_CARRIED_OUT, DIES_BEFORE, DIES_AFTER = range(5)
+    TABLE = (NONE,) * 12 + (LOST_REPLY, NOT_CARRIED_OUT, DIES_BEFORE, DIES_AFTER)
+
+
+class SteppedTable:
+    """Implements `Table`: hands over to the schedule before every operation."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    def get(self, key: Key) -> Item | None:
+        return self._world.step(lambda: self._world.table.get(key), writes=False)
+
+    def get_many(self, keys: Sequence[Key]) -> list[Item | None]:
+        return self._world.step(lambda: self._world.table.get_many(keys), writes=False)
+
+    def query(self, pk: str, **range_: Any) -> Page:
+        return self._world.step(lambda: self._world.table.query(pk, **range_), writes=False)
+
+    def write(self, *writes: Write) -> None:
+        changed = [self._world.sabotage(write) for write in writes]
+        self._world.step(lambda: self._world.table.write(*changed), writes=True)
+
+
+class StoppedClock:
+    """Implements `Clock`: time moves only when the schedule says so."""
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def now(self) -> datetime:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        pass
+
+
+class Wakes:
+    """Implements `Waker`; keeps every wake for ever."""
+
+    def __init__(self) -> None:
+        self.turns: dict[tuple[str, str, int], None] = {}
+        self.timers: dict[Key, None] = {}
+
+    def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
+        self.turns[tenant, task_id, turn] = None
+
+    def wake_timer(self, key: Key, at: datetime) -> None:
+        self.timers[key] = None
+
+
+class AnyPayload:
+    """Implements `SchemaGuard`: what schemas may be is not explored here."""
+
+    def check(self, schema: Any) -> None:
+        pass
+
+    def validate(self, schema: Mapping[str, JsonValue], payload: JsonValue) -> list[Violation]:
+        return []
+
+
+@dataclass
+class OneSkill:
+    """Implements `Directory`."""
+
+    rerun: bool = False
+
+    def reply(self, message: Message) -> Message | None:
+        return None
+
+    def route(self, message: Message, skill_hint: str | None) -> Skill:
+        return Skill("agent", "skill", self.rerun)
+
+    def find(self, agent: str, skill: str) -> Skill | None:
+        return Skill("agent", "skill", self.rerun)
+
+
+Script = Callable[[TurnRun], None]
+Actor = Callable[[], Any]
+
+
+@dataclass
+class World:
+    """`script` is the agent. `told` holds what each actor was told: a value, an `A2AError`, or nothing.
+
+    `fault_at` names steps, counted from 1, that fail whatever the schedule says.
+    """
+
+    schedule: Schedule
+    script: Script
+    rerun: bool = False
+    sabotage: Callable[[Write], Write] = lambda write: write
+    table: MemoryTable = field(default_factory=MemoryTable)
+    clock: StoppedClock = field(default_factory=StoppedClock)
+    wakes: Wakes = field(default_factory=Wakes)
+    told: dict[str, Any] = field(default_factory=dict)
+    ran: dict[tuple[str, int], int] = field(default_factory=dict)
+    trace: list[str] = field(default_factory=list)
+    watchers: list[Callable[["World"], None]] = field(default_factory=list)
+    fault_at: Mapping[int, int] = field(default_factory=dict)
+    steps: int = 0
+    _faults: bool = True
+
+    def __post_init__(self) -> None:
+        stepped: Table = SteppedTable(self)
+        self.engine = Engine(
+            table=stepped,
+            views=self.table,
+            waker=self.wakes,
+            clock=self.clock,
+            guard=AnyPayload(),
+            directory=OneSkill(self.rerun),
+            limits=Limits(reruns=2),
+        )
+
+    # What an actor does inside a step.
+
+    def step(self, operation: Callable[[], Any], *, writes: bool) -> Any:
+        me = getcurrent()
+        if me.parent is None:
+            return operation()
+        me.parent.switch()
+        self.steps += 1
+        fault = self.fault_at.get(self.steps, Faults.NONE)
+        if self._faults and fault == Faults.NONE:
+            fault = Faults.TABLE[self.schedule.choose(len(Faults.TABLE))]
+        if fault == Faults.DIES_BEFORE:
+            raise GreenletExit
+        if fault == Faults.NOT_CARRIED_OUT:
+            self.trace[-1] += " [not carried out]"
+            raise OutcomeUnknown
+        result = operation()
+        for watch in self.watchers:
+            watch(self)
+        if fault == Faults.DIES_AFTER:
+            self.trace[-1] += " [dies after]"
+            raise GreenletExit
+        if fault == Faults.LOST_REPLY and writes:
+            self.trace[-1] += " [reply lost]"
+            raise OutcomeUnknown
+        return result
+
+    # Running actors.
+
+    def run(self, actors: Mapping[str, Actor]) -> None:
+        """Runs them as the schedule says, then declares all who are not finished dead, and settles."""
+        running = {name: greenlet(self._told(name, actor)) for name, actor in actors.items()}
+        while running and not self.schedule.over:
+            name = list(running)[self.schedule.choose(len(running))]
+            self.trace.append(name)
+            running[name].switch()
+            if running[name].dead:
+                del running[name]
+        for dead in running.values():
+            dead.throw(GreenletExit)
+        self._faults = False
+        self.settle()
+
+    def _told(self, name: str, actor: Actor) -> Callable[[], None]:
+        def body() -> None:
+            try:
+                self.told[name] = actor()
+            except A2AError as error:
+                self.told[name] = error
+            except OutcomeUnknown:
+                self.told[name] = None
+
+        return body
+
+    def wait_for(self, condition: Callable[[], Any]) -> Any:
+        """Lets others go on until `condition` gives something: a step without a store operation."""
+        while not (found := condition()):
+            getcurrent().parent.switch()
+        return found
+
+    def pause(self) -> None:
+        getcurrent().parent.switch()
+
+    def settle(self) -> None:
+        """What time does: leases and deadlines pass, the sweeper goes round, its wakes are delivered."""
+        for _ in range(12):
+            before = self._picture()
+            self.clock.time += timedelta(days=1)
+            if sweep(self.engine):
+                raise Broken("the sweeper could not handle a row")
+            for tenant, task_id, turn in list(self.wakes.turns):
+                try:
+                    self.work(tenant, task_id, turn)
+                except Unavailable as error:
+                    raise Broken(f"I8 turn {turn} can never be claimed") from error
+            for watch in self.watchers:
+                watch(self)
+            if self._picture() == before:
+                return
+        raise Broken("the sweeper never comes to rest")
+
+    def work(self, tenant: str, task_id: str, turn: int) -> None:
+        run_turn(self.engine, self, tenant, task_id, turn, 60)
+
+    def execute(self, run: TurnRun, seconds: float) -> None:
+        """Implements `Executor`."""
+        self.ran[run.meta.task_id, run.turn] = self.ran.get((run.meta.task_id, run.turn), 0) + 1
+        self.script(run)
+
+    # Looking, without a step.
+
+    def rows(self, pk: str) -> list[tuple[Key, Item]]:
+        return list(self.table.query(pk).rows)
+
+    def run_rows(self) -> list[Item]:
+        return [item for number in range(SHARDS) for _, item in self.rows(run_pk(number))]
+
+    def due_rows(self) -> list[tuple[Key, Item]]:
+        return [row for number in range(SHARDS) for row in self.rows(due_pk(number))]
+
+    def _picture(self) -> Any:
+        return repr(self.table._partitions and {pk: p.items for pk, p in self.table._partitions.items()})
+
+
+def is_terminal(item: Item) -> bool:
+    return TaskState(str(item["state"])).terminal
