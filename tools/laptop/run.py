@@ -1,0 +1,185 @@
+"""`make run`: a whole deployment in one process, over the emulator, for the time that it runs.
+
+    PORT=8000 INTERLOCK_AGENT=module:agent python -m tools.laptop.run
+
+Tables and queues are those of template.yaml, workers call the handlers of functions/. With PORT=0 the
+operating system chooses the port. The URL and the tokens are also in .interlock/dev.json while it runs.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tools.emulator.process import aws_environment, running_emulator
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+ROOT = Path(__file__).parents[2]
+DEV_JSON = ROOT / ".interlock" / "dev.json"
+LOOPBACK = "127.0.0.1"
+STACK = "laptop"
+TENANT = "demo"
+TURN_WORKERS = 4
+SHUTDOWN_SECONDS = 1
+
+CURLS = """\
+Ask for something that needs a person:
+
+  TASK=$(curl -s {url}/message:send -H 'Authorization: Bearer {agent}' -H 'A2A-Version: 1.0' \\
+    -H 'Content-Type: application/json' -d '{{"message":{{"messageId":"'$RANDOM$RANDOM'","role":"ROLE_USER",\\
+    "parts":[{{"text":"release 1.2.0"}}]}}}}' | tee /dev/stderr | sed 's/.*"task":{{"id":"\\([^"]*\\).*/\\1/')
+"""
+
+
+def main() -> None:
+    # uvicorn restores this and sends the signal again: without it the emulator would be left behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        with socket.create_server((LOOPBACK, int(os.environ.get("PORT", "8000"))), backlog=256) as listener:
+            url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+            with running_emulator() as (endpoint,):
+                serve(listener, url, endpoint)
+    except KeyboardInterrupt:
+        pass
+    except OSError as error:
+        sys.exit(f"the port is not free: {error}. Choose another: make run PORT=...")
+
+
+def serve(listener: socket.socket, url: str, endpoint: str) -> None:
+    os.environ.update(aws_environment(endpoint))
+    outputs = create_resources()
+    os.environ.update(
+        INTERLOCK_TABLE=outputs["CoreTable"],
+        INTERLOCK_IDENTITIES_TABLE=outputs["IdentitiesTable"],
+        INTERLOCK_TURNS_QUEUE=outputs["TurnsQueue"],
+        INTERLOCK_TIMERS_QUEUE=outputs["TimersQueue"],
+        POWERTOOLS_METRICS_DISABLED="true",
+    )
+    os.environ.setdefault("LOG_LEVEL", "WARNING")
+    tokens = create_identities(outputs["IdentitiesTable"])
+    with workers(outputs), dev_json(url, tokens):
+        print(greeting(url, tokens), flush=True)
+        serve_doors(listener)
+
+
+def create_resources() -> dict[str, str]:
+    """The template's tables and queues, on the emulator. Returns the outputs."""
+    import boto3
+    from tools.laptop.template import data_template
+
+    client = boto3.client("cloudformation")
+    client.create_stack(StackName=STACK, TemplateBody=json.dumps(data_template()))
+    while True:
+        (stack,) = client.describe_stacks(StackName=STACK)["Stacks"]
+        if stack["StackStatus"] == "CREATE_COMPLETE":
+            return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+        if stack["StackStatus"] != "CREATE_IN_PROGRESS":
+            sys.exit(f"the resources could not be created: {stack.get('StackStatusReason')}")
+        time.sleep(0.02)
+
+
+def create_identities(table: str) -> dict[str, str]:
+    """The demo tenant's identities. Returns their tokens by label."""
+    from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
+    from interlock.adapters.identities import IdentityStore
+    from interlock.oversight.principals import Kind, Role
+
+    on_call = (Role.OPERATOR, Role.PLATFORM_OPERATOR)
+    store = IdentityStore(*[DynamoTable(dynamodb_client(), table)] * 2)
+    return {
+        label: store.create(label, TENANT, kind, roles)[1]
+        for label, kind, roles in (
+            ("agent", Kind.SERVICE, (Role.CALLER,)),
+            ("alice", Kind.PERSON, (Role.APPROVER,)),
+            ("bob", Kind.PERSON, (Role.APPROVER,)),
+            ("carol", Kind.PERSON, (Role.APPROVER,)),
+            ("oncall", Kind.PERSON, on_call),
+        )
+    }
+
+
+@contextmanager
+def workers(outputs: dict[str, str]) -> Iterator[None]:
+    import boto3
+    from tools.emulator.streams import Clients, Mapping, StreamReader
+    from tools.laptop.template import event_source
+    from tools.laptop.workers import Context, load_handler, serve_minutes, serve_queue
+
+    turns, fanout, timers = (load_handler(name, ROOT) for name in ("turns", "fanout", "timers"))
+    stop = threading.Event()
+    sqs = boto3.client("sqs")
+
+    stream = event_source("FanoutFunction", "Stream")
+    stream["DestinationConfig"]["OnFailure"]["Destination"] = outputs["FanoutFailuresArn"]
+    mapping = Mapping.read("fanout", outputs["CoreTableStreamArn"], stream)
+    clients: Clients = boto3.client
+    reader = StreamReader(mapping, lambda event: fanout(event, Context("fanout")), clients, stop)
+
+    def start(work: Callable[..., None], *arguments: Any) -> None:
+        threading.Thread(target=work, args=arguments, daemon=True).start()
+
+    for _ in range(TURN_WORKERS):
+        start(serve_queue, sqs, outputs["TurnsQueue"], 1, "turns", turns, stop)
+    start(serve_queue, sqs, outputs["TimersQueue"], 10, "timers", timers, stop)
+    start(serve_minutes, "timers", timers, stop)
+    start(reader.run)
+    try:
+        yield
+    finally:
+        stop.set()
+
+
+@contextmanager
+def dev_json(url: str, tokens: dict[str, str]) -> Iterator[None]:
+    """Where the command line finds this deployment; only its owner can read it."""
+    DEV_JSON.parent.mkdir(exist_ok=True)
+    DEV_JSON.unlink(missing_ok=True)
+    DEV_JSON.touch(mode=0o600)
+    DEV_JSON.write_text(json.dumps({"url": url, "tokens": tokens}, indent=2) + "\n")
+    try:
+        yield
+    finally:
+        DEV_JSON.unlink(missing_ok=True)
+
+
+def serve_doors(listener: socket.socket) -> None:
+    import uvicorn
+
+    from interlock import bootstrap
+
+    agents, people = bootstrap.agents_door(threads=True), bootstrap.people_door()
+    config = uvicorn.Config(
+        by_path(agents, people),
+        lifespan="off",
+        log_level="warning",
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def by_path(agents: "ASGIApp", people: "ASGIApp") -> "ASGIApp":
+    """As the API's resources: `/people/{proxy+}` and the rest."""
+
+    async def door(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        chosen = people if scope["path"].startswith("/people/") else agents
+        await chosen(scope, receive, send)
+
+    return door
+
+
+def greeting(url: str, tokens: dict[str, str]) -> str:
+    listed = "\n".join(f"  {label:7} {token}" for label, token in tokens.items())
+    return f"Interlock is at {url}\n\n{listed}\n\n{CURLS.format(url=url, **tokens)}"
+
+
+if __name__ == "__main__":
+    main()
