@@ -1,4 +1,4 @@
-"""The HTTP+JSON binding (A2A 1.0.1, section 11): paths below the interface's URL, each also under `/{tenant}`.
+"""The HTTP+JSON binding (A2A 1.0.1, section 11): paths below an interface URL, each also below `/{tenant}`.
 
 A tenant can not be called `tasks`: as a prefix it reads like the collection.
 """

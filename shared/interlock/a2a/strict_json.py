@@ -1,4 +1,4 @@
-"""JSON of untrusted bodies (RFC 8259), refused where readers could disagree (RFC 7493) or costs would explode.
+"""JSON of untrusted bodies (RFC 8259), refused where readers may disagree (RFC 7493) or costs would explode.
 
 The C scanner does the work. Only a body whose bytes say that it may be nested too deep, or may hold a lone
 surrogate, is looked at a second time.
