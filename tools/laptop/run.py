@@ -16,12 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tools.emulator.process import aws_environment, running_emulator
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
+    from tools.emulator.streams import Clients
 
 ROOT = Path(__file__).parents[2]
 DEV_JSON = ROOT / ".interlock" / "dev.json"
@@ -110,7 +111,7 @@ def create_identities(table: str) -> dict[str, str]:
 @contextmanager
 def workers(outputs: dict[str, str]) -> Iterator[None]:
     import boto3
-    from tools.emulator.streams import Clients, Mapping, StreamReader
+    from tools.emulator.streams import Mapping, StreamReader
     from tools.laptop.template import event_source
     from tools.laptop.workers import Context, load_handler, serve_minutes, serve_queue
 
@@ -121,7 +122,7 @@ def workers(outputs: dict[str, str]) -> Iterator[None]:
     stream = event_source("FanoutFunction", "Stream")
     stream["DestinationConfig"]["OnFailure"]["Destination"] = outputs["FanoutFailuresArn"]
     mapping = Mapping.read("fanout", outputs["CoreTableStreamArn"], stream)
-    clients: Clients = boto3.client
+    clients = cast("Clients", boto3.client)
     reader = StreamReader(mapping, lambda event: fanout(event, Context("fanout")), clients, stop)
 
     def start(work: Callable[..., None], *arguments: Any) -> None:

@@ -18,7 +18,7 @@ def template(root: Path = ROOT) -> dict[str, Any]:
 
 
 def data_template() -> dict[str, Any]:
-    """A CloudFormation template of the tables and queues alone: the outputs are their names, URLs and ARNs."""
+    """A CloudFormation template of tables and queues alone; the outputs are their names, URLs and ARNs."""
     whole = template()
     resources = {
         name: {"Type": resource["Type"], "Properties": resource["Properties"]}

@@ -3,10 +3,10 @@
 import logging
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
-from aws_lambda_powertools.utilities.typing import LambdaContext
 from mangum import Mangum
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -18,7 +18,7 @@ logger = Logger()
 metrics = Metrics()
 
 
-def gateway_handler(app: ASGIApp) -> Callable[[dict[str, Any], LambdaContext], dict[str, Any]]:
+def gateway_handler(app: ASGIApp) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
     """A Lambda handler for the app, which sees the API's stage as its root path."""
     # It would log the same traceback again, without the request's ids.
     logging.getLogger("mangum.http").disabled = True
@@ -31,7 +31,8 @@ class _Mounted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self.app({**scope, "root_path": _root_path(scope)}, receive, send)
+            root = _root_path(scope)
+            await self.app({**scope, "root_path": root, "path": root + scope["path"]}, receive, send)
         except Exception:
             # Mangum answers for it, so that Lambda counts no error.
             logger.exception("The app failed")
@@ -42,5 +43,7 @@ class _Mounted:
 
 def _root_path(scope: Scope) -> str:
     """What the caller's path has before the app's: the stage, or nothing under a domain of one's own."""
-    seen_by_caller: str = scope["aws.event"]["requestContext"]["path"]
-    return seen_by_caller.removesuffix(scope["path"]).rstrip("/")
+    event = scope["aws.event"]
+    stage = f"/{event['requestContext']['stage']}"
+    called = unquote(event["requestContext"]["path"]).rstrip("/")
+    return stage if called == f"{stage}{scope['path']}".rstrip("/") else ""

@@ -1,0 +1,262 @@
+"""Each handler against an event of its trigger: parse, call, map."""
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from types import ModuleType
+from typing import Any
+from unittest.mock import Mock, call
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from tools.laptop.workers import Context
+
+from interlock.a2a.errors import Unauthenticated, Unavailable
+from interlock.oversight.principals import Kind, Principal, Role
+
+Event = Callable[[str], dict[str, Any]]
+Load = Callable[[str], ModuleType]
+
+TASK_A = "0190a7c2-0000-7000-8000-00000000000a"
+TASK_B = "0190a7c2-0000-7000-8000-00000000000b"
+
+
+def failed(answer: dict[str, Any]) -> list[str]:
+    return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+
+
+def emitted_metrics(printed: str) -> list[str]:
+    blobs = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    return [
+        metric["Name"]
+        for blob in blobs
+        if "_aws" in blob
+        for directive in blob["_aws"]["CloudWatchMetrics"]
+        for metric in directive["Metrics"]
+    ]
+
+
+class TestTurns:
+    def test_runs_the_turn_of_each_message_within_the_time_that_is_left(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        answer = load_function("turns").handler(event("turns"), context)
+        assert failed(answer) == []
+        (first, second) = bootstrap.run_turn.call_args_list
+        assert first.args[:3] == ("demo", TASK_A, 1)
+        assert second.args[:3] == ("demo", TASK_B, 2)
+        assert 0 < second.args[3] <= first.args[3] <= 60
+
+    def test_reports_only_the_message_whose_turn_failed(
+        self,
+        bootstrap: Mock,
+        load_function: Load,
+        event: Event,
+        context: Context,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        bootstrap.run_turn.side_effect = [None, RuntimeError("lost")]
+        answer = load_function("turns").handler(event("turns"), context)
+        assert failed(answer) == [event("turns")["Records"][1]["messageId"]]
+        assert emitted_metrics(capsys.readouterr().out) == ["FailedRecords"]
+
+    def test_reports_all_messages_when_every_turn_failed(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        bootstrap.run_turn.side_effect = RuntimeError("lost")
+        answer = load_function("turns").handler(event("turns"), context)
+        assert failed(answer) == [record["messageId"] for record in event("turns")["Records"]]
+
+    @pytest.mark.parametrize("body", ["", "no json", "[]", '{"tenant":"demo"}'])
+    def test_reports_a_message_that_it_does_not_understand(
+        self, body: str, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        changed = deepcopy(event("turns"))
+        changed["Records"][0]["body"] = body
+        answer = load_function("turns").handler(changed, context)
+        assert failed(answer) == [changed["Records"][0]["messageId"]]
+        assert bootstrap.run_turn.call_count == 1
+
+
+class TestFanout:
+    def test_wakes_what_waits(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        assert failed(load_function("fanout").handler(event("fanout"), context)) == []
+        assert bootstrap.wake_waiting.call_args_list == [call("demo", TASK_A, 1), call("demo", TASK_B, 2)]
+        assert all(type(called.args[2]) is int for called in bootstrap.wake_waiting.call_args_list)
+
+    def test_reports_the_record_from_which_the_stream_is_read_again(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        bootstrap.wake_waiting.side_effect = [None, RuntimeError("throttled")]
+        answer = load_function("fanout").handler(event("fanout"), context)
+        assert failed(answer) == [event("fanout")["Records"][1]["dynamodb"]["SequenceNumber"]]
+
+
+class TestTimers:
+    def test_handles_what_is_due(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        assert failed(load_function("timers").handler(event("timers"), context)) == []
+        bodies = [json.loads(record["body"]) for record in event("timers")["Records"]]
+        assert bootstrap.handle_due.call_args_list == [call(body["pk"], body["sk"]) for body in bodies]
+        bootstrap.sweep.assert_not_called()
+
+    def test_sweeps_each_minute(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        load_function("timers").handler(event("minute"), context)
+        bootstrap.sweep.assert_called_once_with()
+        bootstrap.handle_due.assert_not_called()
+
+    def test_lets_a_sweep_that_failed_be_seen(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        bootstrap.sweep.side_effect = RuntimeError("incomplete")
+        with pytest.raises(RuntimeError, match="incomplete"):
+            load_function("timers").handler(event("minute"), context)
+
+
+class TestAuthorizer:
+    def test_allows_the_whole_stage_since_the_answer_is_kept_for_every_method(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        bootstrap.authenticate.return_value = Principal(
+            "bearer:alice", "demo", Kind.PERSON, frozenset({Role.APPROVER})
+        )
+        answer = load_function("authorizer").handler(event("authorizer"), context)
+        bootstrap.authenticate.assert_called_once_with("Bearer example")
+        assert answer["principalId"] == "bearer:alice"
+        assert answer["context"] == {"tenant": "demo"}
+        (statement,) = answer["policyDocument"]["Statement"]
+        assert statement["Effect"] == "Allow"
+        assert statement["Resource"] == ["arn:aws:execute-api:eu-central-1:123456789012:abcde12345/prod/*/*"]
+
+    def test_answers_the_one_text_that_the_gateway_turns_into_a_401(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        bootstrap.authenticate.side_effect = Unauthenticated
+        with pytest.raises(Exception, match=r"^Unauthorized$"):
+            load_function("authorizer").handler(event("authorizer"), context)
+
+    def test_allows_nothing_when_it_can_not_tell(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        bootstrap.authenticate.side_effect = Unavailable
+        with pytest.raises(Unavailable):
+            load_function("authorizer").handler(event("authorizer"), context)
+
+    def test_asks_without_a_credential_when_there_is_none(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        bootstrap.authenticate.side_effect = Unauthenticated
+        changed = deepcopy(event("authorizer"))
+        changed["headers"].pop("Authorization")
+        with pytest.raises(Exception, match=r"^Unauthorized$"):
+            load_function("authorizer").handler(changed, context)
+        bootstrap.authenticate.assert_called_once_with(None)
+
+
+async def _echo(request: Request) -> JSONResponse:
+    seen = {
+        "url": str(request.url),
+        "base": str(request.base_url),
+        "body": (await request.body()).decode(),
+        "authorization": request.headers.get("authorization"),
+    }
+    return JSONResponse(seen, media_type=request.query_params.get("type", "application/json"))
+
+
+async def _fail(request: Request) -> Response:
+    raise RuntimeError("internal detail")
+
+
+DOORS = [("a2a", "agents_door"), ("operator", "people_door")]
+
+
+@pytest.fixture(params=DOORS, ids=[name for name, _ in DOORS])
+def door(request: pytest.FixtureRequest, bootstrap: Mock, load_function: Load) -> ModuleType:
+    name, factory = request.param
+    routes = [Route("/broken", _fail), Route("/{path:path}", _echo, methods=["GET", "POST"])]
+    getattr(bootstrap, factory).return_value = Starlette(routes=routes)
+    return load_function(name)
+
+
+class TestDoors:
+    def test_the_stage_is_the_root_of_every_url(
+        self, door: ModuleType, event: Event, context: Context
+    ) -> None:
+        answer = door.handler(event("a2a-send"), context)
+        seen = json.loads(answer["body"])
+        assert answer["statusCode"] == 200
+        assert seen["base"] == "https://abcde12345.execute-api.eu-central-1.amazonaws.com/prod/"
+        assert seen["url"].endswith("/prod/message:send")
+        assert seen["body"] == event("a2a-send")["body"]
+        assert seen["authorization"] == "Bearer example"
+
+    @pytest.mark.parametrize("name", ["a2a-jsonrpc", "a2a-card", "operator-checkpoints"])
+    def test_serves_every_resource_of_the_api(
+        self, name: str, door: ModuleType, event: Event, context: Context
+    ) -> None:
+        answer = door.handler(event(name), context)
+        assert answer["statusCode"] == 200
+        assert json.loads(answer["body"])["url"].endswith(f"/prod{event(name)['path']}")
+
+    def test_a_domain_of_ones_own_has_no_stage(
+        self, door: ModuleType, event: Event, context: Context
+    ) -> None:
+        changed = deepcopy(event("a2a-send"))
+        changed["requestContext"]["path"] = changed["path"]
+        seen = json.loads(door.handler(changed, context)["body"])
+        assert seen["base"] == "https://abcde12345.execute-api.eu-central-1.amazonaws.com/"
+
+    @pytest.mark.parametrize(
+        "media_type", ["application/json", "application/a2a+json", "application/problem+json", "text/html"]
+    )
+    def test_text_is_not_answered_in_base64(
+        self, media_type: str, door: ModuleType, event: Event, context: Context
+    ) -> None:
+        changed = deepcopy(event("a2a-send"))
+        changed["queryStringParameters"] = {"type": media_type}
+        changed["multiValueQueryStringParameters"] = {"type": [media_type]}
+        answer = door.handler(changed, context)
+        assert answer["headers"]["content-type"].startswith(media_type)
+        assert answer["isBase64Encoded"] is False
+        assert json.loads(answer["body"])["body"] == event("a2a-send")["body"]
+
+    def test_an_exception_is_logged_and_counted_and_not_shown(
+        self,
+        door: ModuleType,
+        event: Event,
+        context: Context,
+        capsys: pytest.CaptureFixture[str],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        changed = deepcopy(event("a2a-card"))
+        changed["path"], changed["requestContext"]["path"] = "/broken", "/prod/broken"
+        answer = door.handler(changed, context)
+        assert answer["statusCode"] == 500
+        assert "internal detail" not in json.dumps(answer)
+        assert emitted_metrics(capsys.readouterr().out) == ["UnhandledErrors"]
+        assert "RuntimeError: internal detail" in caplog.text
+
+    def test_neither_bodies_nor_credentials_are_logged(
+        self,
+        door: ModuleType,
+        event: Event,
+        context: Context,
+        capsys: pytest.CaptureFixture[str],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        changed = deepcopy(event("a2a-send"))
+        changed["path"], changed["requestContext"]["path"] = "/broken", "/prod/broken"
+        changed["httpMethod"] = "GET"
+        door.handler(changed, context)
+        printed = "".join([*capsys.readouterr(), caplog.text])
+        assert "RuntimeError" in printed
+        for secret in ("release 1.2.0", "Bearer example"):
+            assert secret not in printed
