@@ -62,7 +62,6 @@ def engine() -> Engine:
         waker=SqsWaker(sqs_client(), chosen.turns_queue, chosen.timers_queue, clock),
         clock=clock,
         guard=SchemaWorker(),
-        directory=agent(),
         limits=Limits(blocking=chosen.blocking_seconds, lease=chosen.lease_seconds),
     )
 
@@ -118,7 +117,7 @@ def agents_door(*, threads: bool = False) -> "Starlette":
     from interlock.doors.agents import OversightService, agent_card
 
     card = agent_card(agent())
-    service = OversightService(engine(), authenticate, card, settings().check_media_types)
+    service = OversightService(engine(), agent(), authenticate, card, settings().check_media_types)
     run = run_in_threadpool if threads else inline
     return create_app(service, card, run=run, public_url=settings().public_url)
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.property.world import Broken, Faults, Schedule, World, is_terminal
+from tests.property.world import Broken, Faults, OneSkill, Schedule, World, is_terminal
 
 from interlock.a2a.errors import A2AError, TaskNotFound
 from interlock.a2a.models import (
@@ -106,7 +106,12 @@ class Story:
             message=message, configuration=SendMessageConfiguration(return_immediately=True)
         )
         sent = send_message(
-            self.world.engine, AGENT, request, extensions=frozenset(), idempotency_key="k" * 16
+            self.world.engine,
+            OneSkill(self.world.rerun),
+            AGENT,
+            request,
+            extensions=frozenset(),
+            idempotency_key="k" * 16,
         )
         assert sent.task is not None
         return sent.task.id
@@ -138,7 +143,7 @@ class Story:
         request = SendMessageRequest(
             message=message, configuration=SendMessageConfiguration(return_immediately=True)
         )
-        send_message(self.world.engine, AGENT, request, extensions=frozenset())
+        send_message(self.world.engine, OneSkill(self.world.rerun), AGENT, request, extensions=frozenset())
         return "went on"
 
     def cancel(self) -> str:

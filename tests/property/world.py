@@ -123,9 +123,6 @@ class OneSkill:
     def route(self, message: Message, skill_hint: str | None) -> Skill:
         return Skill("agent", "skill", self.rerun)
 
-    def find(self, agent: str, skill: str) -> Skill | None:
-        return Skill("agent", "skill", self.rerun)
-
 
 Script = Callable[[TurnRun], None]
 Actor = Callable[[], Any]
@@ -161,7 +158,6 @@ class World:
             waker=self.wakes,
             clock=self.clock,
             guard=AnyPayload(),
-            directory=OneSkill(self.rerun),
             limits=Limits(reruns=2),
         )
 

@@ -139,10 +139,6 @@ class Agent:
     def declared(self, agent: str, skill: str) -> DeclaredSkill | None:
         return next((own for own in self.skills if (own.agent, own.id) == (agent, skill)), None)
 
-    def find(self, agent: str, skill: str) -> Skill | None:
-        found = self.declared(agent, skill)
-        return _known(found) if found is not None else None
-
 
 def _known(skill: DeclaredSkill) -> Skill:
     return Skill(skill.agent, skill.id, skill.rerun)

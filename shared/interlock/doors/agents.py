@@ -28,7 +28,7 @@ from interlock.a2a.models import (
 from interlock.a2a.service import CallContext
 from interlock.agents import Agent
 from interlock.engine.cancel import cancel_task
-from interlock.engine.context import Engine
+from interlock.engine.context import Directory, Engine
 from interlock.engine.get import get_task, list_tasks
 from interlock.engine.ports import StoreError
 from interlock.engine.send import send_message
@@ -53,6 +53,7 @@ class OversightService:
     """Implements `A2AService`. Every call is authenticated here, whatever stood before it."""
 
     engine: Engine
+    directory: Directory
     identify: Authenticate
     card: AgentCard
     check_parts: bool = False
@@ -68,6 +69,7 @@ class OversightService:
         with store_errors():
             return send_message(
                 self.engine,
+                self.directory,
                 caller,
                 request,
                 extensions=context.extensions,

@@ -50,8 +50,6 @@ class Directory(Protocol):
     def route(self, message: Message, skill_hint: str | None) -> Skill:
         """Raises `InvalidParams` for a hint that names no skill."""
 
-    def find(self, agent: str, skill: str) -> Skill | None: ...
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -76,7 +74,6 @@ class Engine:
     waker: Waker
     clock: Clock
     guard: SchemaGuard
-    directory: Directory
     limits: Limits = field(default_factory=Limits)
 
 

@@ -90,6 +90,8 @@ class TaskMeta(Record):
     ask: str | None = None
     said: int | None = None
     """Sequence number of the event that carries the current status message."""
+    rerun: bool = False
+    """Whether its skill says that a lost turn may be run again."""
 
     @staticmethod
     def key_of(tenant: str, task_id: str) -> Key:

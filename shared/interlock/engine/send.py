@@ -19,7 +19,7 @@ from interlock.a2a.models import (
 from interlock.a2a.models import Role as MessageRole
 from interlock.engine.answer import Answer, admit_answer
 from interlock.engine.checkpoints import close_ask
-from interlock.engine.context import Engine, attempts, landed, move, new_id, queue_turn, status
+from interlock.engine.context import Directory, Engine, attempts, landed, move, new_id, queue_turn, status
 from interlock.engine.ports import ConditionFailed, Item, Missing, OutcomeUnknown, Put, Write
 from interlock.engine.records import (
     Checkpoint,
@@ -44,6 +44,7 @@ SKILL_HINT = "skillHint"
 
 def send_message(
     engine: Engine,
+    directory: Directory,
     caller: Principal,
     request: SendMessageRequest,
     *,
@@ -66,11 +67,11 @@ def send_message(
         if message.task_id is None:
             if response is not None:
                 raise InvalidParams(f"{hitl_prompt.RESPONSE_KEY} needs message.taskId")
-            direct = engine.directory.reply(message)
+            direct = directory.reply(message)
             if direct is not None:
                 return SendMessageResponse(message=direct)
             key = _idempotency_key(request, idempotency_key)
-            task_id = create_task(engine, caller, request, key)
+            task_id = create_task(engine, directory, caller, request, key)
         elif response is not None:
             task_id = message.task_id
             admit_answer(engine, Answer(caller, task_id, response.prompt_id, response.payload, message))
@@ -102,12 +103,14 @@ def _idempotency_key(request: SendMessageRequest, header: str | None) -> str | N
     return key
 
 
-def create_task(engine: Engine, caller: Principal, request: SendMessageRequest, key: str | None) -> str:
+def create_task(
+    engine: Engine, directory: Directory, caller: Principal, request: SendMessageRequest, key: str | None
+) -> str:
     """META, the first event, the RUN row and the idempotency key are one transaction: all or nothing."""
     if not caller.has(Role.CALLER):
         raise PermissionDenied("Only a caller may start a task")
     message = request.message
-    skill = engine.directory.route(message, _skill_hint(request))
+    skill = directory.route(message, _skill_hint(request))
     task_id, context_id, op = new_id(), message.context_id or new_id(), new_id()
     stored = message.model_copy(update={"task_id": task_id, "context_id": context_id})
     digest = _digest(message)
@@ -121,6 +124,7 @@ def create_task(engine: Engine, caller: Principal, request: SendMessageRequest, 
             owner=caller.id,
             agent=skill.agent,
             skill=skill.id,
+            rerun=skill.rerun,
             state=TaskState.SUBMITTED.value,
             created_at=at,
             status_at=at,

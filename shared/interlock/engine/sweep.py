@@ -90,8 +90,7 @@ def give_up(engine: Engine, lost: Run) -> None:
         if meta.task_state.terminal or meta.fence != lost.fence:
             return
         now = engine.clock.now()
-        skill = engine.directory.find(lost.agent, lost.skill)
-        again = skill is not None and skill.rerun and lost.attempt <= engine.limits.reruns
+        again = meta.rerun and lost.attempt <= engine.limits.reruns
         state = TaskState.WORKING if again else TaskState.FAILED
         event = Event(status=status(state, now, agent_message(meta, LOST)))
         changes = {"fence": meta.fence + 1, **({"turn": meta.turn + 1} if again else {})}
