@@ -86,7 +86,7 @@ def _configure(port: int, *, iam: bool) -> None:
         PERSIST_STATE="0",
         SFTP_ENABLED="0",
     )
-    os.environ.setdefault("LOG_LEVEL", "WARNING")
+    os.environ.setdefault("LOG_LEVEL", "ERROR")
 
 
 def _patch() -> None:

@@ -14,7 +14,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -32,32 +34,33 @@ TENANT = "demo"
 TURN_WORKERS = 4
 SHUTDOWN_SECONDS = 1
 
-CURLS = """\
-Ask for something that needs a person:
-
-  TASK=$(curl -s {url}/message:send -H 'Authorization: Bearer {agent}' -H 'A2A-Version: 1.0' \\
-    -H 'Content-Type: application/json' -d '{{"message":{{"messageId":"'$RANDOM$RANDOM'","role":"ROLE_USER",\\
-    "parts":[{{"text":"release 1.2.0"}}]}}}}' | tee /dev/stderr | sed 's/.*"task":{{"id":"\\([^"]*\\).*/\\1/')
-"""
+_CURL = "curl -sw '\\n'"
+_AS = "-H 'A2A-Version: 1.0' -H 'Authorization: Bearer"
+_JSON = "-H 'Content-Type: application/json' -d"
+_OPEN = r"""sed 's/.*"taskId":"\([^"]*\)","checkpointId":"\([^"]*\)".*/\1\/checkpoints\/\2/'"""
 
 
 def main() -> None:
     # uvicorn restores this and sends the signal again: without it the emulator would be left behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    port = int(os.environ.get("PORT", "8000"))
     try:
-        with socket.create_server((LOOPBACK, int(os.environ.get("PORT", "8000"))), backlog=256) as listener:
-            url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
-            with running_emulator() as (endpoint,):
-                serve(listener, url, endpoint)
-    except KeyboardInterrupt:
-        pass
+        listener = socket.create_server((LOOPBACK, port), backlog=256)
     except OSError as error:
-        sys.exit(f"the port is not free: {error}. Choose another: make run PORT=...")
+        sys.exit(f"Port {port}: {error.strerror}. Choose another one: make run PORT=...")
+    url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+    with suppress(KeyboardInterrupt), listener, running_emulator() as (endpoint,):
+        serve(listener, url, endpoint)
 
 
 def serve(listener: socket.socket, url: str, endpoint: str) -> None:
     os.environ.update(aws_environment(endpoint))
-    outputs = create_resources()
+    with ThreadPoolExecutor(1) as background:
+        created = background.submit(create_resources)
+        # The slow part of being ready, while the emulator is at work.
+        for module in ("interlock.bootstrap", "interlock.a2a.app", "interlock.doors.people", "uvicorn"):
+            import_module(module)
+        outputs = created.result()
     os.environ.update(
         INTERLOCK_TABLE=outputs["CoreTable"],
         INTERLOCK_IDENTITIES_TABLE=outputs["IdentitiesTable"],
@@ -179,7 +182,32 @@ def by_path(agents: "ASGIApp", people: "ASGIApp") -> "ASGIApp":
 
 def greeting(url: str, tokens: dict[str, str]) -> str:
     listed = "\n".join(f"  {label:7} {token}" for label, token in tokens.items())
-    return f"Interlock is at {url}\n\n{listed}\n\n{CURLS.format(url=url, **tokens)}"
+    send, answer, get = curls(url, tokens)
+    return f"""Interlock is at {url}
+
+{listed}
+
+Ask for something that needs a person, answer as alice, and see what became of it:
+
+{send}
+
+{answer}
+
+{get}
+"""
+
+
+def curls(url: str, tokens: dict[str, str]) -> tuple[str, str, str]:
+    """Three commands: a send, an answer to what it asks, and the task after that."""
+    agent, alice = f"{_AS} {tokens['agent']}'", f"{_AS} {tokens['alice']}'"
+    message = '{"message":{"messageId":"1","role":"ROLE_USER","parts":[{"text":"release 1.2.0"}]}}'
+    payload = '{"payload":{"approved":true}}'
+    waiting = f"$(curl -s {url}/people/checkpoints {alice} | {_OPEN})"
+    return (
+        f"{_CURL} {url}/message:send {agent} {_JSON} '{message}'",
+        f"{_CURL} {url}/people/tasks/{waiting}/answer {alice} {_JSON} '{payload}'",
+        f"{_CURL} '{url}/tasks?pageSize=1&includeArtifacts=true' {agent}",
+    )
 
 
 if __name__ == "__main__":
