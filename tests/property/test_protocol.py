@@ -186,7 +186,7 @@ class Story:
             lambda: cancel_task(
                 self.world.engine, SPY, CancelTaskRequest(id=meta.task_id), extensions=frozenset()
             ),
-            *(lambda p=p: self._admit(SPY, p, "m-9", True) for p in prompts),  # type: ignore[misc]
+            *(lambda p=p: self._admit(SPY, p, "m-9", True) for p in prompts),
         ]
         for attempt in attempts:
             try:

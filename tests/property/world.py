@@ -61,13 +61,16 @@ class SteppedTable:
         self._world = world
 
     def get(self, key: Key) -> Item | None:
-        return self._world.step(lambda: self._world.table.get(key), writes=False)
+        found: Item | None = self._world.step(lambda: self._world.table.get(key), writes=False)
+        return found
 
     def get_many(self, keys: Sequence[Key]) -> list[Item | None]:
-        return self._world.step(lambda: self._world.table.get_many(keys), writes=False)
+        found: list[Item | None] = self._world.step(lambda: self._world.table.get_many(keys), writes=False)
+        return found
 
     def query(self, pk: str, **range_: Any) -> Page:
-        return self._world.step(lambda: self._world.table.query(pk, **range_), writes=False)
+        page: Page = self._world.step(lambda: self._world.table.query(pk, **range_), writes=False)
+        return page
 
     def write(self, *writes: Write) -> None:
         changed = [self._world.sabotage(write) for write in writes]
@@ -218,11 +221,13 @@ class World:
     def wait_for(self, condition: Callable[[], Any]) -> Any:
         """Lets others go on until `condition` gives something: a step without a store operation."""
         while not (found := condition()):
-            getcurrent().parent.switch()
+            self.pause()
         return found
 
     def pause(self) -> None:
-        getcurrent().parent.switch()
+        schedule = getcurrent().parent
+        assert schedule is not None
+        schedule.switch()
 
     def settle(self) -> None:
         """What time does: leases and deadlines pass, the sweeper goes round, its wakes are delivered."""
