@@ -33,7 +33,8 @@ _ENVELOPE_REQUIRED = frozenset(["prompt_id", "prompt", "response_schema"])
 _RESPONSE = frozenset(["prompt_id", "payload"])
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 # White space is what either Python or ECMAScript takes for it, so that no validator disagrees.
-_RESPONDER = re.compile(r"any|specific:(?P<id>[^\s\ufeff]+)|consensus:(?P<n>[1-9][0-9]*)")
+# Half of a surrogate pair can not be written down.
+_RESPONDER = re.compile(r"any|specific:(?P<id>[^\s\ufeff\ud800-\udfff]+)|consensus:(?P<n>[1-9][0-9]*)")
 _RFC_3339 = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:)(\d\d)(?:\.(\d+))?(?:[Zz]|([+-]([01]\d|2[0-3]):[0-5]\d))", re.ASCII
 )
@@ -49,7 +50,7 @@ class MalformedResponse(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """`deadline` is aware. `response_schema` is shared, not copied: nobody may change it."""
+    """`deadline` is in UTC. `response_schema` is shared, not copied: nobody may change it."""
 
     prompt_id: str
     prompt: str
@@ -65,7 +66,7 @@ class Envelope:
             "allowed_responders": list(self.allowed_responders),
         }
         if self.deadline is not None:
-            wire["deadline"] = self.deadline.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
+            wire["deadline"] = self.deadline.isoformat().removesuffix("+00:00") + "Z"
         return wire
 
     @classmethod
@@ -126,10 +127,7 @@ def validate_emission(
     except SchemaRefused as refused:
         raise PromptRefused(f"response_schema: {refused}") from None
     if deadline is not None:
-        if not isinstance(deadline, datetime) or deadline.utcoffset() is None:
-            raise PromptRefused("deadline must be a time with an offset from UTC")
-        if deadline <= now:
-            raise PromptRefused("deadline must be in the future")
+        deadline = _checked_deadline(deadline, now)
     responders = _checked_responders((ANY,) if allowed_responders is None else allowed_responders)
     if not all(_RESPONDER.fullmatch(entry) for entry in responders):
         raise PromptRefused("each of allowed_responders must be any, specific:<id> or consensus:<n>")
@@ -157,6 +155,17 @@ def _checked_prompt(prompt: Any) -> str:
     if type(prompt) is not str or not 0 < len(prompt) <= MAX_PROMPT_LENGTH:
         raise PromptRefused(f"prompt must be text of 1 to {MAX_PROMPT_LENGTH} characters")
     return prompt
+
+
+def _checked_deadline(deadline: Any, now: datetime) -> datetime:
+    if not isinstance(deadline, datetime) or deadline.utcoffset() is None:
+        raise PromptRefused("deadline must be a time with an offset from UTC")
+    if deadline <= now:
+        raise PromptRefused("deadline must be in the future")
+    try:
+        return deadline.astimezone(UTC)
+    except OverflowError:
+        raise PromptRefused("deadline must be before the year 10000") from None
 
 
 def _checked_responders(responders: Any) -> tuple[str, ...]:
