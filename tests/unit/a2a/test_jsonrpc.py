@@ -82,6 +82,16 @@ def test_a_bad_request_is_an_error_of_its_kind(body: Any, code: int, request_id:
     assert envelope["error"]["data"][0]["domain"] == "a2a-protocol.org"
 
 
+def test_a_batch_is_told_what_it_is() -> None:
+    assert post([GOOD]).json()["error"]["message"] == "Batch requests are not supported"
+
+
+@pytest.mark.parametrize("method", ["SendMessage", "ListTasks", "SubscribeToTask"])
+def test_params_by_position_are_told_what_they_are(method: str) -> None:
+    error = post({**GOOD, "method": method, "params": [1]}).json()["error"]
+    assert (error["message"], len(error["data"])) == ("params must be an object", 1)
+
+
 @pytest.mark.parametrize("path", ["", "/"])
 @pytest.mark.parametrize("root_path", ["", "/stage"])
 def test_the_url_is_served_with_and_without_a_slash_at_the_end(path: str, root_path: str) -> None:
