@@ -157,11 +157,11 @@ class HookedTable:
             return self.table.get(key)
 
     def get_many(self, keys: Sequence[Key]) -> list[Item | None]:
-        """Not a snapshot: one read after the other."""
-        found = []
-        for key in keys:
+        """Not a snapshot: one read after the other, the last key first."""
+        found: list[Item | None] = []
+        for key in reversed(keys):
             with self._hooked("get_many", key):
-                found.append(self.table.get(key))
+                found.insert(0, self.table.get(key))
         return found
 
     def query(self, pk: str, **options: Any) -> Page:
@@ -179,7 +179,7 @@ class HookedTable:
         self.after(operation, arguments)
 
 
-def once(operation: str, then: Callable[[], None]) -> Hook:
+def once(operation: str, then: Callable[[], object]) -> Hook:
     """A hook for the first call of `operation`."""
     waiting = [then]
 

@@ -27,9 +27,11 @@ from interlock.engine.ports import (
 from interlock.engine.records import Checkpoint, Event, TaskMeta, instant
 from interlock.engine.visibility import meta_key, not_found, sees
 from interlock.oversight import hitl_prompt
-from interlock.oversight.canonical_json import digest
+from interlock.oversight.canonical_json import NotCanonical, digest
 from interlock.oversight.principals import Kind, Principal, Role
 from interlock.oversight.schema_gate import PayloadUndecided, Violation
+
+NO_CANONICAL_FORM = "The payload has no canonical form (RFC 8785), or is larger than the limits"
 
 Votes = dict[str, list[str]]
 """Identity -> [digest of the payload, message id]."""
@@ -63,6 +65,9 @@ def admit_answer(engine: Engine, answer: Answer) -> Admitted:
         meta, ask = _read(engine, answer)
         if ask is None:
             raise AnswerRefused(answer.prompt_id)
+        if ask.status == Checkpoint.OPEN and meta.ask != ask.ask_id:
+            # Closed between the two reads.
+            continue
         votes: Votes = json.loads(ask.votes)
         if _won(ask, votes, answer, mine):
             return Admitted.ACCEPTED
@@ -70,7 +75,7 @@ def admit_answer(engine: Engine, answer: Answer) -> Admitted:
         now = engine.clock.now()
         needed = _check_open(meta, ask, envelope, answer, now)
         if not checked:
-            _check_payload(engine, envelope, answer)
+            _check_payload(engine, envelope, answer, payload_digest)
             checked = True
         if votes.get(answer.by.id) == mine:
             return Admitted.COUNTED
@@ -89,10 +94,11 @@ def admit_answer(engine: Engine, answer: Answer) -> Admitted:
 
 
 def _payload_digest(answer: Answer) -> str:
+    """Empty where there is no canonical form: such a payload was never accepted, and will not be."""
     try:
         return digest(answer.payload)
-    except ValueError as error:
-        raise AnswerInvalid(answer.prompt_id, [Violation("", "limits", str(error))]) from error
+    except NotCanonical:
+        return ""
 
 
 def _read(engine: Engine, answer: Answer) -> tuple[TaskMeta, Checkpoint | None]:
@@ -144,7 +150,11 @@ def _check_open(
     return responders.needed
 
 
-def _check_payload(engine: Engine, envelope: hitl_prompt.Envelope, answer: Answer) -> None:
+def _check_payload(
+    engine: Engine, envelope: hitl_prompt.Envelope, answer: Answer, payload_digest: str
+) -> None:
+    if not payload_digest:
+        raise AnswerInvalid(answer.prompt_id, [Violation("", "limits", NO_CANONICAL_FORM)])
     try:
         violations = engine.guard.validate(envelope.response_schema, answer.payload)
     except PayloadUndecided as error:

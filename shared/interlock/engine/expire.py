@@ -37,6 +37,9 @@ def expire(engine: Engine, key: Key, due: Due) -> None:
         if meta_item is None or ask_item is None:
             raise AssertionError("a due row of a prompt that is not there")
         meta, ask = TaskMeta.read(meta_item), Checkpoint.read(ask_item)
+        if ask.status == Checkpoint.OPEN and meta.ask != ask.ask_id:
+            # Closed between the two reads.
+            continue
         writes: list[Write] = (
             [Delete(key)] if ask.status != Checkpoint.OPEN else _expiry(engine, meta, ask, key, op)
         )

@@ -155,14 +155,15 @@ def create_task(
 def continue_task(engine: Engine, caller: Principal, task_id: str, message: Message, key: str | None) -> None:
     """A message without an answer goes on with a waiting task, and closes the prompt it did not answer."""
     op, digest, tried = new_id(), _digest(message), None
-    if key is not None:
-        noted = engine.table.get(SendKey.key_of(caller.tenant, caller.id, key))
-        if noted is not None and _same_send(noted, digest) == task_id:
-            return
     for _ in attempts(engine.clock):
         meta = visible_meta(engine, caller, task_id)
         if tried is not None and landed(engine.table, tried, op):
             break
+        noted = engine.table.get(SendKey.key_of(caller.tenant, caller.id, key)) if key is not None else None
+        if noted is not None:
+            # Of the same message, so of the same task, and woken for when it was admitted.
+            _same_send(noted, digest)
+            return
         check_continuation(meta, message)
         if meta.owner != caller.id:
             raise PermissionDenied("Only the caller that owns the task may go on with it")
@@ -182,7 +183,7 @@ def continue_task(engine: Engine, caller: Principal, task_id: str, message: Mess
         except (ConditionFailed, OutcomeUnknown):
             continue
         break
-    engine.waker.wake_turn(caller.tenant, task_id, meta.turn + 1)
+    engine.waker.wake_turn(caller.tenant, task_id, moved.turn)
 
 
 def check_continuation(meta: TaskMeta, message: Message) -> None:
