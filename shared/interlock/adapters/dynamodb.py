@@ -25,6 +25,7 @@ from interlock.adapters.paging import (
 )
 from interlock.adapters.sizes import check_item, check_key, check_keys, check_writes
 from interlock.engine.ports import (
+    LAST,
     Check,
     Condition,
     ConditionFailed,
@@ -57,7 +58,6 @@ FILTERED_PAGE = 100
 FILTERED_PAGES = 20
 """A filtered query looks at so many items a request, and sends so many requests, before it ends its page."""
 
-_LARGEST = "\U0010ffff"
 _NO_ANSWER = (ConnectionError, HTTPClientError, ResponseParserError)
 _UNKNOWN_OUTCOME = frozenset(
     {
@@ -147,7 +147,7 @@ class DynamoTable:
         pk: str,
         *,
         first: str = "",
-        last: str = _LARGEST,
+        last: str = LAST,
         descending: bool = False,
         limit: int | None = None,
         cursor: str | None = None,
@@ -177,7 +177,7 @@ class DynamoTable:
         view: str,
         *,
         first: str = "",
-        last: str = _LARGEST,
+        last: str = LAST,
         equals: Mapping[str, Value] = {},
         descending: bool = False,
         limit: int | None = None,
@@ -213,7 +213,7 @@ class DynamoTable:
         view: str,
         *,
         first: str = "",
-        last: str = _LARGEST,
+        last: str = LAST,
         equals: Mapping[str, Value] = {},
     ) -> int:
         if not check_range(first, last, None):

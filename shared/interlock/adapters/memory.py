@@ -27,6 +27,7 @@ from interlock.adapters.sizes import (
     item_size,
 )
 from interlock.engine.ports import (
+    LAST,
     Condition,
     ConditionFailed,
     Delete,
@@ -41,7 +42,6 @@ from interlock.engine.ports import (
     Write,
 )
 
-_LARGEST = "\U0010ffff"
 _Place = tuple[str, str, str]
 """Of an item in a view: view_at, pk, sk."""
 
@@ -79,7 +79,7 @@ class MemoryTable:
         pk: str,
         *,
         first: str = "",
-        last: str = _LARGEST,
+        last: str = LAST,
         descending: bool = False,
         limit: int | None = None,
         cursor: str | None = None,
@@ -116,7 +116,7 @@ class MemoryTable:
         view: str,
         *,
         first: str = "",
-        last: str = _LARGEST,
+        last: str = LAST,
         equals: Mapping[str, Value] = {},
         descending: bool = False,
         limit: int | None = None,
@@ -154,7 +154,7 @@ class MemoryTable:
         view: str,
         *,
         first: str = "",
-        last: str = _LARGEST,
+        last: str = LAST,
         equals: Mapping[str, Value] = {},
     ) -> int:
         if not check_range(first, last, None):
