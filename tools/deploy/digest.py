@@ -1,13 +1,5 @@
-"""The digest of all that is deployed, as the template's parameter `CodeDigest`.
+"""The digest of all that is deployed, as the template's parameter `CodeDigest`."""
 
-    python -m tools.deploy.digest [ENVIRONMENT]
-
-prints the parameter overrides of that environment of samconfig.toml with the digest added to them: on
-SAM's command line they replace what the file says.
-"""
-
-import sys
-import tomllib
 from hashlib import sha256
 from pathlib import Path
 
@@ -31,15 +23,5 @@ def _files(root: Path) -> list[Path]:
         path
         for name in DEPLOYED
         for path in ((root / name).rglob("*") if (root / name).is_dir() else [root / name])
-        if path.is_file() and _NOT_DEPLOYED.isdisjoint(path.parts)
+        if path.is_file() and _NOT_DEPLOYED.isdisjoint(path.relative_to(root).parts)
     ]
-
-
-def parameter_overrides(environment: str, root: Path = ROOT) -> str:
-    config = tomllib.loads((root / "samconfig.toml").read_text())
-    overrides: str = config[environment]["deploy"]["parameters"]["parameter_overrides"]
-    return f"{overrides} CodeDigest={code_digest(root)}"
-
-
-if __name__ == "__main__":
-    print(parameter_overrides(sys.argv[1] if len(sys.argv) > 1 else "dev"))

@@ -28,6 +28,7 @@ from tools.emulator.streams import stream_mappings
 
 STACK = "interlock-local"
 STAGE = "local"
+WORK = ROOT / ".aws-sam"
 SAM = ROOT / "tools/sam/.venv/bin/sam"
 RUNTIME_CLIENT_REQUIREMENTS = ROOT / "tools/deploy/awslambdaric.txt"
 ARCHITECTURES = {"aarch64": "arm64", "amd64": "x86_64", "arm64": "arm64", "x86_64": "x86_64"}
@@ -57,35 +58,31 @@ class Stack:
 
 
 @contextmanager
-def deployed(root: Path = ROOT, **parameters: str) -> Iterator[Stack]:
-    """Builds and deploys the template of `root` for this machine, with `parameters` over the defaults."""
+def deployed(**parameters: str) -> Iterator[Stack]:
+    """Builds and deploys the template for this machine, with `parameters` over the defaults."""
     interpreter = find_interpreter()
     client = _runtime_client(interpreter)
-    arguments = ("--iam", "--python", str(interpreter.path), "--runtime-client", str(client))
-    with running_emulator(*arguments, lines=2) as (endpoint, front):
+    functions = ("--python", interpreter.path, "--runtime-client", client, "--layers", WORK / "local-layers")
+    with running_emulator("--iam", *map(str, functions), lines=2) as (endpoint, front):
         url = f"{front}/{STAGE}"
         values = {
             "Architecture": ARCHITECTURES[platform.machine().lower()],
-            "CodeDigest": code_digest(root),
+            "CodeDigest": code_digest(),
             "DeletionProtection": "false",
             "PublicUrl": url,
             "Runtime": interpreter.runtime,
             "Stage": STAGE,
             **parameters,
         }
-        build_and_deploy(root, endpoint, interpreter, values)
+        build_and_deploy(endpoint, interpreter, values)
         stack = Stack(url, endpoint)
         with stream_mappings(stack.client):
             yield stack
 
 
-def build_and_deploy(
-    root: Path, endpoint: str, interpreter: Interpreter, parameters: Mapping[str, str]
-) -> None:
+def build_and_deploy(endpoint: str, interpreter: Interpreter, parameters: Mapping[str, str]) -> None:
     """`sam build` and `sam deploy`, as a user runs them. Shows what SAM says when it fails, and raises."""
-    work = root / ".aws-sam"
-    work.mkdir(exist_ok=True)
-    built = work / "local"
+    built = WORK / "local"
     environment = {
         **os.environ,
         **aws_environment(endpoint),
@@ -97,23 +94,24 @@ def build_and_deploy(
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN"):
         environment.pop(name, None)
     overrides = ["--parameter-overrides", *(f"{name}={value}" for name, value in parameters.items())]
-    with (work / "local.lock").open("w") as lock:
+    WORK.mkdir(exist_ok=True)
+    with (WORK / "local.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _sam(
-            root, environment, "build", "--cached", "--parallel", *overrides,
-            "--build-dir", built, "--cache-dir", work / "local-cache",
+            environment, "build", "--cached", "--parallel", *overrides,
+            "--build-dir", built, "--cache-dir", WORK / "local-cache",
         )  # fmt: skip
         _sam(
-            root, environment, "deploy", "--template-file", built / "template.yaml", *overrides,
+            environment, "deploy", "--template-file", built / "template.yaml", *overrides,
             "--stack-name", STACK, "--region", REGION, "--capabilities", "CAPABILITY_IAM",
             "--resolve-s3", "--no-confirm-changeset", "--no-fail-on-empty-changeset", "--no-progressbar",
         )  # fmt: skip
 
 
-def _sam(root: Path, environment: Mapping[str, str], *arguments: str | Path) -> None:
+def _sam(environment: Mapping[str, str], *arguments: str | Path) -> None:
     command = [str(SAM), *map(str, arguments)]
     done = subprocess.run(
-        command, cwd=root, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        command, cwd=ROOT, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         check=False,
     )  # fmt: skip
     if done.returncode:

@@ -5,9 +5,9 @@
 Prints its URL once it listens; with `--port 0`, the default, the operating system chooses the port.
 `GET /_ministack/health` answers 200 from then on. `--iam` enforces IAM policies.
 
-To be deployed to, it also takes the interpreter that functions run in, and the folder of the Lambda
-runtime client for it (`--python`, `--runtime-client`). It then serves the deployed REST API at a port of
-its own and prints the URL of that, without a stage, as a second line.
+To be deployed to, it also takes the interpreter that functions run in, the folder of the Lambda runtime
+client for it, and one for unpacked layers (`--python`, `--runtime-client`, `--layers`). It then serves the
+deployed REST API at a port of its own and prints the URL of that, without a stage, as a second line.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def main() -> None:
         _close_stdout()
         asyncio.run(_serve(listener))
     else:
-        asyncio.run(_serve_deployed(listener, options.python, options.runtime_client))
+        asyncio.run(_serve_deployed(listener, options))
 
 
 def _options() -> argparse.Namespace:
@@ -64,9 +64,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--iam", action="store_true", help="enforce IAM policies")
     parser.add_argument("--python", type=Path, help="the interpreter that functions run in")
     parser.add_argument("--runtime-client", type=Path, help="the folder of awslambdaric for it")
+    parser.add_argument("--layers", type=Path, help="the folder for unpacked layers")
     options = parser.parse_args()
-    if (options.python is None) != (options.runtime_client is None):
-        parser.error("--python and --runtime-client go together")
+    if len({option is None for option in (options.python, options.runtime_client, options.layers)}) > 1:
+        parser.error("--python, --runtime-client and --layers go together")
     return options
 
 
@@ -111,12 +112,12 @@ def _single_action(extract: Callable[..., str | None]) -> Callable[..., str | No
     return single_action
 
 
-async def _serve_deployed(listener: socket.socket, python: Path, runtime_client: Path) -> None:
+async def _serve_deployed(listener: socket.socket, options: argparse.Namespace) -> None:
     import api_gateway
     import cloudformation
     import lambda_functions
 
-    lambda_functions.install(python, runtime_client)
+    lambda_functions.install(options.python, options.runtime_client, options.layers)
     api_gateway.install()
     cloudformation.install()
     with socket.create_server((LOOPBACK, 0), backlog=1024) as api:

@@ -6,10 +6,13 @@ runtimes, so a function becomes one here: a `bootstrap` that starts `awslambdari
 
 import io
 import shlex
+import tempfile
 import threading
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +25,12 @@ ENVIRONMENTS_PER_FUNCTION = 8
 """Fifty callers at once shall not start fifty interpreters: the others wait their turn."""
 
 
-def install(python: Path, client: Path) -> None:
-    """`client` is the folder that holds `awslambdaric` for `python`."""
+def install(python: Path, client: Path, layers: Path) -> None:
+    """`client` is the folder that holds `awslambdaric` for `python`; layers are unpacked below `layers`."""
 
     class PythonEnvironment(lambda_runtime.ProvidedWorker):
         def __init__(self, name: str, config: dict[str, Any], code: bytes) -> None:
-            super().__init__(name, config, _with_bootstrap(code, _bootstrap(python, client, config)))
+            super().__init__(name, config, _with_bootstrap(code, _bootstrap(python, client, layers, config)))
 
         def _build_handler_class(self, *args: Any) -> Any:
             handler = super()._build_handler_class(*args)
@@ -67,11 +70,11 @@ def _bounded(invoke: Invoke) -> Invoke:
     return invoke_in_turn
 
 
-def _bootstrap(python: Path, client: Path, config: dict[str, Any]) -> str:
+def _bootstrap(python: Path, client: Path, layers: Path, config: dict[str, Any]) -> str:
     runtime = config["Runtime"]
     # On AWS a later layer overwrites an earlier one.
-    layers = [Path(_unpacked(layer), "python") for layer in reversed(config.get("Layers", []))]
-    found = ":".join(map(str, [*layers, client]))
+    unpacked = [_unpacked(layer, layers) / "python" for layer in reversed(config.get("Layers", []))]
+    found = ":".join(map(str, [*unpacked, client]))
     return f"""#!/bin/sh
 unset VIRTUAL_ENV PYTHONHOME
 export PYTHONPATH={shlex.quote(found)} TZ=:UTC AWS_EXECUTION_ENV=AWS_Lambda_{runtime}
@@ -80,11 +83,21 @@ exec {shlex.quote(str(python))} -m awslambdaric "$_HANDLER"
 """
 
 
-def _unpacked(layer: Any) -> str:
+def _unpacked(layer: Any, layers: Path) -> Path:
+    """The folder of the layer's content, which is kept with its bytecode for the next deployment of it."""
     content = lambda_svc._resolve_layer_zip(layer)
     if content is None:
         raise RuntimeError(f"layer {layer} has no content")
-    return str(lambda_svc._docker_extracted_dir(content, "layer"))
+    folder = layers / sha256(content).hexdigest()
+    if not folder.exists():
+        layers.mkdir(parents=True, exist_ok=True)
+        staging = tempfile.mkdtemp(dir=layers)
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            archive.extractall(staging)
+        # Whoever comes second finds it there.
+        with suppress(OSError):
+            Path(staging).rename(folder)
+    return folder
 
 
 def _with_bootstrap(code: bytes, bootstrap: str) -> bytes:

@@ -1,0 +1,43 @@
+"""`make deploy`: `sam build` and `sam deploy` to the AWS account of the environment's credentials.
+
+    python -m tools.deploy.cloud [dev|prod]
+
+An environment is a section of samconfig.toml. Beside what the two commands do by themselves, this puts the
+runtime's Python first on PATH, ships bytecode, and hands over the digest of the code.
+"""
+
+import os
+import subprocess
+import sys
+import tomllib
+
+from tools.deploy.bytecode import compile_build
+from tools.deploy.digest import ROOT, code_digest
+from tools.deploy.interpreters import find_interpreter
+from tools.deploy.local import SAM
+
+DEFAULT_RUNTIME = "python3.13"
+
+
+def deploy(environment: str) -> None:
+    """Raises `CalledProcessError` when a step fails, and `KeyError` for an environment that is not there."""
+    overrides = parameter_overrides(environment)
+    interpreter = find_interpreter([overrides.get("Runtime", DEFAULT_RUNTIME)])
+    path = f"{interpreter.path.parent}{os.pathsep}{os.environ['PATH']}"
+    sam = [str(SAM)]
+    settings = ["--config-env", environment]
+    parameters = [f"{name}={value}" for name, value in {**overrides, "CodeDigest": code_digest()}.items()]
+    subprocess.run([*sam, "build", *settings], cwd=ROOT, env={**os.environ, "PATH": path}, check=True)
+    compile_build(ROOT / ".aws-sam" / "build", interpreter)
+    subprocess.run([*sam, "deploy", *settings, "--parameter-overrides", *parameters], cwd=ROOT, check=True)
+
+
+def parameter_overrides(environment: str) -> dict[str, str]:
+    """What samconfig.toml says. On SAM's command line overrides replace it, so all of it is handed over."""
+    config = tomllib.loads((ROOT / "samconfig.toml").read_text())
+    listed: list[str] = config[environment]["global"]["parameters"]["parameter_overrides"]
+    return dict(override.split("=", 1) for override in listed)
+
+
+if __name__ == "__main__":
+    deploy(sys.argv[1] if len(sys.argv) > 1 else "dev")
