@@ -1,10 +1,10 @@
 """Runs a Python agent in the worker."""
 
-import asyncio
 import logging
+import time
 
-from interlock.agents.agent import Agent, AgentSkillFunction
-from interlock.agents.turn import Turn
+from interlock.agents.agent import Agent
+from interlock.agents.loop import AgentCode, AgentLoop
 from interlock.engine.run_turn import TurnRun, TurnStopped, TurnTimedOut
 
 logger = logging.getLogger(__name__)
@@ -15,59 +15,54 @@ GRACE_SECONDS = 5.0
 
 
 class PythonExecutor:
-    """Implements the engine's `Executor`.
+    """Implements the engine's `Executor`. May be called from several threads.
 
-    While the agent's code runs, a second task of the same loop renews the lease and looks whether the turn is
-    still this run's; if not, it cancels the code.
+    The agent's code has a loop and a thread of its own. Meanwhile this thread writes what the code records,
+    renews the lease, and looks whether the turn is still this run's; if not, it cancels the code. So the
+    worker does not seem to be lost when the code blocks its loop.
     """
 
     def __init__(self, agent: Agent, renew_every: float = 20.0) -> None:
         self._agent = agent
         self._renew_every = renew_every
+        self._idle: list[AgentLoop] = []
 
     def execute(self, run: TurnRun, seconds: float) -> None:
         skill = self._agent.declared(run.meta.agent, run.meta.skill)
         if skill is None:
             raise LookupError(f"no skill {run.meta.skill!r} of {run.meta.agent!r} in this deployment")
-        loop = asyncio.new_event_loop()
+        if seconds <= 0:
+            raise TurnTimedOut
+        loop = self._take_loop()
+        code = loop.start(skill.run, run)
         try:
-            loop.run_until_complete(self._run(skill.run, run, seconds))
+            self._serve(run, code, seconds)
+            code.result()
         finally:
-            # Not `asyncio.run`, which waits without end for code that ignores its cancellation.
-            loop.close()
-
-    async def _run(self, function: AgentSkillFunction, run: TurnRun, seconds: float) -> None:
-        code = asyncio.ensure_future(function(Turn(run)))
-        watch = asyncio.create_task(self._watch(run))
-        try:
-            done, _ = await asyncio.wait({code, watch}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if code in done:
-                code.result()
-            elif watch in done:
-                raise TurnStopped
+            if code.stop(GRACE_SECONDS):
+                self._idle.append(loop)
             else:
+                logger.warning("the agent ignores its cancellation; its loop is not used again")
+
+    def _take_loop(self) -> AgentLoop:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return AgentLoop()
+
+    def _serve(self, run: TurnRun, code: AgentCode, seconds: float) -> None:
+        """Returns when the code has ended."""
+        now = time.monotonic()
+        until, look_at, renew_at = now + seconds, now + LOOK_EVERY_SECONDS, now + self._renew_every
+        while not code.ended:
+            if now >= until:
                 raise TurnTimedOut
-        finally:
-            await _end(code, watch)
-
-    async def _watch(self, run: TurnRun) -> None:
-        """Returns when the turn is no longer this run's."""
-        loop = asyncio.get_running_loop()
-        renew_at = loop.time() + self._renew_every
-        held = True
-        while held:
-            await asyncio.sleep(LOOK_EVERY_SECONDS)
-            held = await asyncio.to_thread(run.is_held)
-            if held and loop.time() >= renew_at:
-                renew_at = loop.time() + self._renew_every
-                await asyncio.to_thread(run.renew)
-
-
-async def _end(*tasks: asyncio.Future[None]) -> None:
-    running = [task for task in tasks if not task.done()]
-    for task in running:
-        task.cancel()
-    if running:
-        _, ignoring = await asyncio.wait(running, timeout=GRACE_SECONDS)
-        if ignoring:
-            logger.warning("the agent ignores its cancellation; it can record nothing more")
+            if now >= look_at:
+                if not run.is_held():
+                    raise TurnStopped
+                if now >= renew_at:
+                    run.renew()
+                    renew_at = now + self._renew_every
+                look_at = now + LOOK_EVERY_SECONDS
+            code.serve(min(until, look_at) - now)
+            now = time.monotonic()
