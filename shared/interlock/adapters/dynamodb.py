@@ -11,11 +11,11 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError  # noqa: A004
 from botocore.parsers import ResponseParserError
 
+from interlock.adapters.aws import creating_clients, session
 from interlock.adapters.paging import (
     check_range,
     key_cursor,
@@ -83,19 +83,17 @@ def dynamodb_client(endpoint_url: str | None = None) -> "DynamoDBClient":
 
     Region, credentials and, unless given, the endpoint are the SDK's own settings (`AWS_ENDPOINT_URL`).
     """
-    client = boto3.session.Session().client(
-        "dynamodb",
-        endpoint_url=endpoint_url,
-        config=Config(
-            connect_timeout=CONNECT_SECONDS,
-            read_timeout=READ_SECONDS,
-            retries={"total_max_attempts": 1, "mode": "standard"},
-            tcp_keepalive=True,
-            max_pool_connections=64,
-            # What is sent is built here and checked before, and checking it again is a tenth of a call's CPU.
-            parameter_validation=False,
-        ),
+    config = Config(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=READ_SECONDS,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        tcp_keepalive=True,
+        max_pool_connections=64,
+        # What is sent is built and checked here; checking it again is half the CPU of a transaction.
+        parameter_validation=False,
     )
+    with creating_clients:
+        client = session().client("dynamodb", endpoint_url=endpoint_url, config=config)
     client.meta.events.register("before-parse.dynamodb", _refuse_cut_reply)
     return client
 

@@ -12,11 +12,11 @@ from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
+from interlock.adapters.aws import creating_clients, session
 from interlock.engine.ports import Clock, Key
 
 if TYPE_CHECKING:
@@ -30,17 +30,15 @@ _log = logging.getLogger(__name__)
 
 def sqs_client(endpoint_url: str | None = None) -> "SQSClient":
     """A client that gives up early. A wake that is sent twice does no harm, so it is sent again once."""
-    return boto3.session.Session().client(
-        "sqs",
-        endpoint_url=endpoint_url,
-        config=Config(
-            connect_timeout=1,
-            read_timeout=2,
-            retries={"total_max_attempts": 2, "mode": "standard"},
-            tcp_keepalive=True,
-            max_pool_connections=64,
-        ),
+    config = Config(
+        connect_timeout=1,
+        read_timeout=2,
+        retries={"total_max_attempts": 2, "mode": "standard"},
+        tcp_keepalive=True,
+        max_pool_connections=64,
     )
+    with creating_clients:
+        return session().client("sqs", endpoint_url=endpoint_url, config=config)
 
 
 class SqsWaker:
