@@ -1,0 +1,51 @@
+"""A deployer's way to the identities of a deployment, with the deployer's own AWS credentials."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError  # noqa: A004
+
+from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
+from interlock.adapters.identities import IdentityStore
+
+IDENTITIES_OUTPUT = "IdentitiesTable"
+
+
+class DeploymentRefused(Exception):
+    """AWS said no: no such stack, table or region, or no permission. The text is fit to be shown."""
+
+
+class DeploymentUnreachable(Exception):
+    """AWS did not answer. The text is fit to be shown."""
+
+
+@contextmanager
+def aws_errors() -> Iterator[None]:
+    """Raises `DeploymentRefused` and `DeploymentUnreachable` instead of what boto3 raises."""
+    try:
+        yield
+    except (ConnectionError, HTTPClientError) as error:
+        raise DeploymentUnreachable(str(error)) from error
+    except ClientError as error:
+        found = error.response["Error"]
+        raise DeploymentRefused(f"{found.get('Code', '')}: {found.get('Message', '')}") from error
+    except BotoCoreError as error:
+        raise DeploymentRefused(str(error)) from error
+
+
+def identities_table_of(stack: str) -> str:
+    """The table's name, from the outputs of a CloudFormation stack."""
+    with aws_errors():
+        described = boto3.session.Session().client("cloudformation").describe_stacks(StackName=stack)
+    outputs = described["Stacks"][0].get("Outputs", [])
+    for output in outputs:
+        if output.get("OutputKey") == IDENTITIES_OUTPUT:
+            return output["OutputValue"]
+    raise DeploymentRefused(f"the stack {stack} has no output {IDENTITIES_OUTPUT}")
+
+
+def identity_store(table_name: str) -> IdentityStore:
+    with aws_errors():
+        table = DynamoTable(dynamodb_client(), table_name)
+    return IdentityStore(table, table)

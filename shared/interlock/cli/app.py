@@ -1,0 +1,17 @@
+"""The application `interlock`: one module for each group of commands."""
+
+import typer
+
+from interlock.cli import conformance, people, tokens
+from interlock.cli.output import EXIT_CODES
+
+app = typer.Typer(
+    help="Human oversight for A2A agents.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,  # a traceback must not show tokens
+)
+app.command(epilog=EXIT_CODES)(people.inbox)
+app.command(epilog=EXIT_CODES)(people.answer)
+app.command(epilog=EXIT_CODES)(conformance.conformance)
+app.add_typer(tokens.app, name="tokens")

@@ -1,0 +1,270 @@
+"""`interlock inbox` and `interlock answer`: what waits for a person, and the answer."""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import typer
+from pydantic import JsonValue, ValidationError
+
+from interlock.a2a.models import JsonObject, Wire
+from interlock.cli.output import AsJson, Exit, Failure, failures, print_json, print_table
+from interlock.cli.payload import fields, payload_of
+from interlock.cli.target import Identity, Target, Token, Url, target
+
+TIMEOUT_SECONDS = 30.0
+"""API Gateway ends a request after 29."""
+TRIES = 4
+BACK_OFF_SECONDS = 0.25
+RETRIED = frozenset({502, 503, 504})
+"""The answer may or may not have been recorded (502, 504), or was not (503)."""
+SHORTEST_REFERENCE = 4
+MAX_PAGES = 100
+
+_Model = TypeVar("_Model", bound=Wire)
+
+
+class Checkpoint(Wire):
+    """As the people's door shows it."""
+
+    task_id: str
+    checkpoint_id: str
+    agent: str
+    skill: str
+    requested_by: str
+    prompt: str
+    response_schema: JsonObject
+    allowed_responders: list[str]
+    needed: int
+    votes: int
+    asked_at: str
+    deadline: str | None = None
+    status: str = "open"
+
+
+class CheckpointPage(Wire):
+    checkpoints: list[Checkpoint]
+    cursor: str | None = None
+    now: str
+
+
+class Admitted(Wire):
+    status: str
+
+
+def inbox(url: Url = None, token: Token = None, identity: Identity = None, as_json: AsJson = False) -> None:
+    """What waits for a person, the most urgent first. Answer by reference with `interlock answer`."""
+    with failures(as_json), _people(target(url, token, identity)) as people:
+        found = people.open_checkpoints()
+        short = references([checkpoint.checkpoint_id for checkpoint in found])
+        if as_json:
+            listed: list[JsonValue] = [
+                {"reference": short[checkpoint.checkpoint_id], **checkpoint.wire()} for checkpoint in found
+            ]
+            print_json({"checkpoints": listed})
+        elif not found:
+            typer.echo("Nothing waits for an answer.")
+        else:
+            print_table(
+                ("REF", "PROMPT", "ANSWER", "ASKED BY", "AGENT", "UNTIL"),
+                [_row(short[checkpoint.checkpoint_id], checkpoint) for checkpoint in found],
+            )
+
+
+def answer(
+    reference: Annotated[
+        str, typer.Argument(metavar="REF", help="As `interlock inbox` shows it, or TASK/CHECKPOINT.")
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A member of the answer. May be repeated."),
+    ] = None,
+    payload: Annotated[
+        str | None, typer.Option("--payload", metavar="JSON", help="The whole answer instead.")
+    ] = None,
+    url: Url = None,
+    token: Token = None,
+    identity: Identity = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer what `interlock inbox` shows. The same answer again is recorded once."""
+    with failures(as_json):
+        if (payload is None) == (not settings):
+            raise Failure("Say the answer with --set NAME=VALUE, or with --payload JSON.", Exit.USAGE)
+        with _people(target(url, token, identity)) as people:
+            checkpoint = people.find(reference)
+            content = _content(settings or [], payload, checkpoint)
+            status = people.answer(checkpoint, content)
+        if as_json:
+            print_json(
+                {"taskId": checkpoint.task_id, "checkpointId": checkpoint.checkpoint_id, "status": status}
+            )
+        elif status == "counted":
+            typer.echo(f"Counted: the prompt needs {checkpoint.needed} equal answers.")
+        else:
+            typer.echo("Accepted.")
+
+
+def references(ids: Sequence[str]) -> dict[str, str]:
+    """For each id its shortest prefix that is no other's, at least four characters long."""
+    ordered = sorted(set(ids))
+    shortest = {}
+    for position, one in enumerate(ordered):
+        neighbours = ordered[max(position - 1, 0) : position] + ordered[position + 1 : position + 2]
+        common = max((_common_length(one, other) for other in neighbours), default=0)
+        shortest[one] = one[: max(common + 1, SHORTEST_REFERENCE)]
+    return shortest
+
+
+def _common_length(one: str, other: str) -> int:
+    length = 0
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            break
+        length += 1
+    return length
+
+
+def _row(reference: str, checkpoint: Checkpoint) -> tuple[str, ...]:
+    votes = f" ({checkpoint.votes} of {checkpoint.needed})" if checkpoint.needed > 1 else ""
+    return (
+        reference,
+        checkpoint.prompt,
+        ", ".join(fields(checkpoint.response_schema)) + votes,
+        checkpoint.requested_by,
+        f"{checkpoint.agent}/{checkpoint.skill}",
+        checkpoint.deadline or "",
+    )
+
+
+def _content(settings: Sequence[str], payload: str | None, checkpoint: Checkpoint) -> JsonObject:
+    try:
+        if payload is None:
+            return payload_of(settings, checkpoint.response_schema)
+        content = json.loads(payload, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        message = str(error) if payload is None else "--payload is not JSON"
+        expected = fields(checkpoint.response_schema)
+        raise Failure(f"{message}.", Exit.USAGE, details=[f"  {line}" for line in expected]) from error
+    if not isinstance(content, dict):
+        raise Failure("--payload is not a JSON object.", Exit.USAGE)
+    return content
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+@contextmanager
+def _people(at: Target) -> Iterator["People"]:
+    try:
+        with httpx.Client(headers={"Authorization": f"Bearer {at.token}"}, timeout=TIMEOUT_SECONDS) as client:
+            yield People(client, at.url)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeEncodeError) as error:
+        raise Failure(f"{at.url} or the token is not valid.", Exit.USAGE) from error
+    except httpx.TransportError as error:
+        raise Failure(f"{at.url} can not be reached: {error}", Exit.UNREACHABLE) from error
+
+
+class People:
+    """The people's door. Raises `Failure` for what it refuses."""
+
+    def __init__(self, client: httpx.Client, url: str) -> None:
+        self._client = client
+        self._url = f"{url}/people"
+
+    def open_checkpoints(self) -> list[Checkpoint]:
+        found: list[Checkpoint] = []
+        cursor: str | None = None
+        for _ in range(MAX_PAGES):
+            query = {} if cursor is None else {"cursor": cursor}
+            reply = self._client.get(f"{self._url}/checkpoints", params=query)
+            page = _read(CheckpointPage, reply)
+            found += page.checkpoints
+            cursor = page.cursor
+            if cursor is None:
+                break
+        return found
+
+    def find(self, reference: str) -> Checkpoint:
+        """By `TASK/CHECKPOINT`, or by a prefix of the id of exactly one open checkpoint."""
+        task_id, slash, checkpoint_id = reference.partition("/")
+        if slash:
+            return _read(Checkpoint, self._client.get(self._address(task_id, checkpoint_id)))
+        matching = [c for c in self.open_checkpoints() if c.checkpoint_id.startswith(reference)]
+        if not matching:
+            raise Failure(f"No open checkpoint begins with {reference}.")
+        if len(matching) > 1:
+            candidates = [f"  {c.checkpoint_id}  {c.prompt}" for c in matching]
+            raise Failure(f"Several open checkpoints begin with {reference}:", details=candidates)
+        return matching[0]
+
+    def answer(self, checkpoint: Checkpoint, payload: JsonObject) -> str:
+        """`accepted` or `counted`.
+
+        The key is made of what is answered and how, so that the same answer, sent again because its reply
+        was lost, is told what became of the first, also from another process.
+        """
+        members = json.dumps(payload, sort_keys=True)
+        key = uuid.uuid5(uuid.NAMESPACE_URL, f"{checkpoint.task_id}/{checkpoint.checkpoint_id}/{members}")
+        headers = {"Content-Type": "application/json", "Idempotency-Key": str(key)}
+        address = f"{self._address(checkpoint.task_id, checkpoint.checkpoint_id)}/answer"
+        for attempt in range(1, TRIES + 1):
+            try:
+                reply = self._client.post(address, content=f'{{"payload": {members}}}', headers=headers)
+            except httpx.TransportError as error:
+                lost = error
+            else:
+                if reply.status_code not in RETRIED or attempt == TRIES:
+                    return _read(Admitted, reply).status
+            if attempt < TRIES:
+                time.sleep(BACK_OFF_SECONDS * 2 ** (attempt - 1))
+        raise Failure(
+            f"No reply: {lost}. The answer may be recorded or not. Give it again: it is recorded once.",
+            Exit.UNREACHABLE,
+        ) from lost
+
+    def _address(self, task_id: str, checkpoint_id: str) -> str:
+        return f"{self._url}/tasks/{quote(task_id, safe='')}/checkpoints/{quote(checkpoint_id, safe='')}"
+
+
+def _read(model: type[_Model], reply: httpx.Response) -> _Model:
+    if reply.is_success:
+        try:
+            return model.model_validate_json(reply.content)
+        except ValidationError as error:
+            raise Failure("The reply is not one of an Interlock deployment.") from error
+    raise _refusal(reply)
+
+
+def _refusal(reply: httpx.Response) -> Failure:
+    try:
+        found: Any = reply.json()["error"]
+        message = str(found["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Failure(f"The server answered {reply.status_code} {reply.reason_phrase}.")
+    details = [_violation(violation) for violation in _objects(found.get("validation_errors"))]
+    winner = next((w for w in map(_winner, _objects(found.get("details"))) if w is not None), None)
+    if winner is not None:
+        details.append(f"answered by {winner}")
+    reason = found.get("reason")
+    return Failure(f"{message} ({reason})" if reason else message, details=details, error=found)
+
+
+def _objects(listed: Any) -> list[dict[str, Any]]:
+    return [member for member in listed if isinstance(member, dict)] if isinstance(listed, list) else []
+
+
+def _violation(violation: Mapping[str, Any]) -> str:
+    return f"{violation.get('path') or '/'}  {violation.get('keyword')}  {violation.get('message')}"
+
+
+def _winner(detail: Mapping[str, Any]) -> str | None:
+    """Who answered first, where the server says so."""
+    metadata = detail.get("metadata")
+    return str(metadata["winner"]) if isinstance(metadata, dict) and "winner" in metadata else None

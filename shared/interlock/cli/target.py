@@ -1,0 +1,65 @@
+"""Where a command calls, and as whom: options, environment, or what `make run` wrote."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from interlock.cli.output import Exit, Failure
+
+DEV_FILE = Path(".interlock/dev.json")
+"""`{"url": ..., "tokens": {"alice": ..., ...}}`, of the deployment on this machine."""
+DEV_IDENTITY = "alice"
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", envvar="INTERLOCK_URL", help=f"The deployment. Default: the one of {DEV_FILE}."),
+]
+Token = Annotated[
+    str | None,
+    typer.Option("--token", envvar="INTERLOCK_TOKEN", help=f"The bearer token. Default: one of {DEV_FILE}."),
+]
+Identity = Annotated[
+    str | None,
+    typer.Option("--as", help=f"Whose token of {DEV_FILE} to use. Default: {DEV_IDENTITY}."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    url: str
+    token: str
+
+
+def target(url: str | None, token: str | None, identity: str | None) -> Target:
+    """Tokens of the file only ever go to the URL of the file. Raises `Failure`."""
+    if token is not None and identity is not None:
+        raise Failure("--as and a token (--token or INTERLOCK_TOKEN) exclude each other.", Exit.USAGE)
+    if url is not None and token is not None:
+        return Target(url.rstrip("/"), token)
+    dev_url, tokens = _dev_file()
+    if token is not None:
+        return Target(dev_url, token)
+    if url is not None and url.rstrip("/") != dev_url:
+        raise Failure(f"{url} needs a token: --token or INTERLOCK_TOKEN.", Exit.USAGE)
+    name = identity or DEV_IDENTITY
+    if name not in tokens:
+        raise Failure(f"{DEV_FILE} has tokens of {', '.join(tokens)}, not of {name}.", Exit.USAGE)
+    return Target(dev_url, tokens[name])
+
+
+def _dev_file() -> tuple[str, dict[str, str]]:
+    try:
+        document: Any = json.loads(DEV_FILE.read_text())
+        tokens = {str(name): str(value) for name, value in document["tokens"].items()}
+        return str(document["url"]).rstrip("/"), tokens
+    except FileNotFoundError:
+        raise Failure(
+            "No deployment is named (--url and --token, or INTERLOCK_URL and INTERLOCK_TOKEN),"
+            f" and there is no {DEV_FILE} here, which `make run` writes.",
+            Exit.USAGE,
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise Failure(f"{DEV_FILE} can not be read.", Exit.USAGE) from None

@@ -1,0 +1,27 @@
+"""The command line as a user starts it, away from any deployment of this machine."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from interlock.cli.app import app
+
+Invoke = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name in ("INTERLOCK_URL", "INTERLOCK_TOKEN", "INTERLOCK_IDENTITIES_TABLE"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def interlock() -> Invoke:
+    def invoke(*arguments: str, **environment: str) -> Result:
+        return CliRunner().invoke(app, list(arguments), env=environment)
+
+    return invoke
