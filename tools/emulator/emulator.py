@@ -148,7 +148,8 @@ def _close_stdout() -> None:
 def _stop_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(PARENT_POLL_SECONDS)
-    _stop()
+    # Signals are handled by the main thread.
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _stop(*_: object) -> NoReturn:

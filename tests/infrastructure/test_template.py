@@ -1,0 +1,401 @@
+"""What the template promises. The emulator misses some of it, so it is asserted here."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from interlock.settings import PREFIX, Settings
+
+Template = dict[str, Any]
+
+READ_CORE = {"dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query"}
+WRITE_CORE = {
+    "dynamodb:PutItem",
+    "dynamodb:UpdateItem",
+    "dynamodb:DeleteItem",
+    "dynamodb:ConditionCheckItem",
+}
+READ_STREAM = {"dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"}
+CONSUME = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueAttributes"}
+LOG = {"logs:CreateLogStream", "logs:PutLogEvents"}
+SEND = {"sqs:SendMessage"}
+
+DOOR = {
+    "CoreTable": READ_CORE | WRITE_CORE,
+    "CoreTable/index/views": {"dynamodb:Query"},
+    "IdentitiesTable": {"dynamodb:GetItem"},
+    "TurnsQueue": SEND,
+    "TimersQueue": SEND,
+}
+ALLOWED = {
+    "A2a": DOOR,
+    "Operator": DOOR,
+    "Authorizer": {"IdentitiesTable": {"dynamodb:GetItem"}},
+    "Turns": {"CoreTable": READ_CORE | WRITE_CORE, "TurnsQueue": SEND | CONSUME, "TimersQueue": SEND},
+    "Fanout": {
+        "CoreTable": READ_CORE,
+        "CoreTable.StreamArn": READ_STREAM,
+        "*": {"dynamodb:ListStreams"},
+        "TurnsQueue": SEND,
+        "FanoutFailures": SEND,
+    },
+    "Timers": {"CoreTable": READ_CORE | WRITE_CORE, "TurnsQueue": SEND, "TimersQueue": SEND | CONSUME},
+}
+FUNCTIONS = sorted(ALLOWED)
+QUEUES = ["TimersQueue", "TurnsQueue"]
+DEAD_LETTERS = ["FanoutFailures", "TimersDeadLetters", "TurnsDeadLetters"]
+TABLES = ["CoreTable", "IdentitiesTable"]
+SET_ELSEWHERE = {
+    # For local use only: a deployment that sets it lets anybody in.
+    "INTERLOCK_ANONYMOUS_TENANT",
+    # Their defaults fit: a turn ends with its function, whose timeout is a parameter.
+    "INTERLOCK_CHECK_MEDIA_TYPES",
+    "INTERLOCK_LEASE_SECONDS",
+    "INTERLOCK_TURN_SECONDS",
+}
+
+
+def of_type(template: Template, resource_type: str) -> dict[str, dict[str, Any]]:
+    return {
+        name: resource["Properties"]
+        for name, resource in template["Resources"].items()
+        if resource["Type"] == resource_type
+    }
+
+
+def function(template: Template, name: str) -> dict[str, Any]:
+    """A function's properties, with those of Globals below them."""
+    own = template["Resources"][f"{name}Function"]["Properties"]
+    shared = template["Globals"]["Function"]
+    variables = shared["Environment"]["Variables"] | own["Environment"]["Variables"]
+    layers = [*shared["Layers"], *own.get("Layers", [])]
+    merged: dict[str, Any] = shared | own | {"Environment": {"Variables": variables}, "Layers": layers}
+    return merged
+
+
+def seconds(template: Template, timeout: Any) -> Iterator[int]:
+    if timeout == {"Ref": "TurnSeconds"}:
+        yield from template["Parameters"]["TurnSeconds"]["AllowedValues"]
+    else:
+        yield timeout
+
+
+def resource_name(resource: Any) -> str:
+    match resource:
+        case str():
+            return resource
+        case {"Fn::GetAtt": [name, "Arn"]}:
+            return str(name)
+        case {"Fn::GetAtt": parts}:
+            return ".".join(parts)
+        case {"Fn::Sub": text}:
+            return str(text).replace("${CoreTable.Arn}", "CoreTable")
+        case {"Ref": name}:
+            return str(name)
+    raise AssertionError(resource)
+
+
+def statements(role: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for policy in role["Policies"]:
+        for statement in policy["PolicyDocument"]["Statement"]:
+            assert statement["Effect"] == "Allow"
+            actions, resources = statement["Action"], statement["Resource"]
+            for action in [actions] if isinstance(actions, str) else actions:
+                for resource in resources if isinstance(resources, list) else [resources]:
+                    yield action, resource_name(resource)
+
+
+class TestLeastPrivilege:
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_a_function_may_do_what_it_does_and_nothing_else(self, template: Template, name: str) -> None:
+        assert function(template, name)["Role"] == {"Fn::GetAtt": [f"{name}Role", "Arn"]}
+        allowed: dict[str, set[str]] = {}
+        for action, resource in statements(template["Resources"][f"{name}Role"]["Properties"]):
+            allowed.setdefault(resource, set()).add(action)
+        assert allowed == ALLOWED[name] | {f"{name}Logs": LOG}
+
+    def test_these_are_all_functions_and_no_policy_comes_from_elsewhere(self, template: Template) -> None:
+        assert sorted(of_type(template, "AWS::Serverless::Function")) == [f"{n}Function" for n in FUNCTIONS]
+        for properties in of_type(template, "AWS::Serverless::Function").values():
+            assert "Policies" not in properties
+        for properties in of_type(template, "AWS::IAM::Role").values():
+            assert "ManagedPolicyArns" not in properties
+
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_only_lambda_takes_the_role_of_a_function(self, template: Template, name: str) -> None:
+        (statement,) = template["Resources"][f"{name}Role"]["Properties"]["AssumeRolePolicyDocument"][
+            "Statement"
+        ]
+        assert statement["Principal"] == {"Service": "lambda.amazonaws.com"}
+
+    def test_the_schedule_may_invoke_its_function_alone(self, template: Template) -> None:
+        role = template["Resources"]["MinuteRole"]["Properties"]
+        assert list(statements(role)) == [("lambda:InvokeFunction", "TimersFunction.Alias")]
+        schedule = template["Resources"]["TimersFunction"]["Properties"]["Events"]["Minute"]["Properties"]
+        assert schedule["RoleArn"] == {"Fn::GetAtt": ["MinuteRole", "Arn"]}
+
+    def test_no_function_writes_identities(self, template: Template) -> None:
+        for role in of_type(template, "AWS::IAM::Role").values():
+            actions = {action for action, resource in statements(role) if "Identities" in resource}
+            assert actions <= {"dynamodb:GetItem"}
+
+
+class TestFunctions:
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_gets_every_setting(self, template: Template, name: str) -> None:
+        given = set(function(template, name)["Environment"]["Variables"])
+        needed = {f"{PREFIX}{field.upper()}" for field in Settings.model_fields} - SET_ELSEWHERE
+        assert needed <= given
+        assert not given & SET_ELSEWHERE
+        assert {"POWERTOOLS_SERVICE_NAME", "POWERTOOLS_METRICS_NAMESPACE", "LOG_LEVEL"} <= given
+
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_logs_into_a_group_that_forgets(self, template: Template, name: str) -> None:
+        assert function(template, name)["LoggingConfig"] == {"LogGroup": {"Ref": f"{name}Logs"}}
+        logs = template["Resources"][f"{name}Logs"]
+        assert logs["Type"] == "AWS::Logs::LogGroup"
+        assert logs["Properties"]["RetentionInDays"] == {"Ref": "LogRetentionDays"}
+
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_a_change_of_a_layer_alone_publishes_it_again(self, template: Template, name: str) -> None:
+        properties = function(template, name)
+        assert properties["AutoPublishAlias"] == "live"
+        assert properties["AutoPublishCodeSha256"] == {"Ref": "CodeDigest"}
+
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_is_not_traced(self, template: Template, name: str) -> None:
+        assert "Tracing" not in function(template, name)
+
+    def test_the_agent_is_there_where_it_runs_or_is_described(self, template: Template) -> None:
+        with_agent = [n for n in FUNCTIONS if {"Ref": "AgentLayer"} in function(template, n)["Layers"]]
+        assert with_agent == ["A2a", "Turns"]
+
+    @pytest.mark.parametrize("name", ["A2a", "Operator"])
+    def test_a_door_answers_before_the_gateway_gives_up(self, template: Template, name: str) -> None:
+        properties = function(template, name)
+        assert properties["Timeout"] <= 29
+        assert float(properties["Environment"]["Variables"]["INTERLOCK_BLOCKING_SECONDS"]) < 29
+        assert properties["MemorySize"] == 1024
+
+    def test_runtime_and_architecture_are_parameters_of_functions_and_layers(
+        self, template: Template
+    ) -> None:
+        shared = template["Globals"]["Function"]
+        assert (shared["Runtime"], shared["Architectures"]) == ({"Ref": "Runtime"}, [{"Ref": "Architecture"}])
+        for name in ("DepsLayer", "SharedLayer", "AgentLayer"):
+            layer = template["Resources"][name]
+            assert layer["Metadata"] == {
+                "BuildMethod": {"Ref": "Runtime"},
+                "BuildArchitecture": {"Ref": "Architecture"},
+            }
+        assert template["Parameters"]["Runtime"]["Default"] == "python3.13"
+        assert template["Parameters"]["Architecture"]["Default"] == "arm64"
+
+
+class TestTables:
+    def test_these_are_all_tables(self, template: Template) -> None:
+        assert sorted(of_type(template, "AWS::DynamoDB::Table")) == TABLES
+
+    @pytest.mark.parametrize("name", TABLES)
+    def test_is_encrypted_recoverable_and_kept(self, template: Template, name: str) -> None:
+        resource = template["Resources"][name]
+        properties = resource["Properties"]
+        assert properties["SSESpecification"] == {"SSEEnabled": True}
+        assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+        assert properties["DeletionProtectionEnabled"] == {"Ref": "DeletionProtection"}
+        assert resource["DeletionPolicy"] == resource["UpdateReplacePolicy"] == "Retain"
+        assert template["Parameters"]["DeletionProtection"]["Default"] == "true"
+
+    @pytest.mark.parametrize("name", TABLES)
+    def test_nothing_expires_since_a_time_to_live_is_no_timer(self, template: Template, name: str) -> None:
+        assert "TimeToLiveSpecification" not in template["Resources"][name]["Properties"]
+
+    @pytest.mark.parametrize("name", TABLES)
+    def test_has_the_keys_that_the_store_uses(self, template: Template, name: str) -> None:
+        properties = template["Resources"][name]["Properties"]
+        keys = [(key["AttributeName"], key["KeyType"]) for key in properties["KeySchema"]]
+        (index,) = properties["GlobalSecondaryIndexes"]
+        assert keys == [("pk", "HASH"), ("sk", "RANGE")]
+        assert index["IndexName"] == "views"
+        assert [key["AttributeName"] for key in index["KeySchema"]] == ["view", "view_at"]
+        assert index["Projection"] == {"ProjectionType": "ALL"}
+
+    def test_the_core_table_has_a_stream_of_both_images(self, template: Template) -> None:
+        core = template["Resources"]["CoreTable"]["Properties"]
+        assert core["StreamSpecification"] == {"StreamViewType": "NEW_AND_OLD_IMAGES"}
+        assert "StreamSpecification" not in template["Resources"]["IdentitiesTable"]["Properties"]
+
+
+class TestQueues:
+    def test_these_are_all_queues(self, template: Template) -> None:
+        assert sorted(of_type(template, "AWS::SQS::Queue")) == sorted(QUEUES + DEAD_LETTERS)
+
+    @pytest.mark.parametrize("name", QUEUES)
+    def test_parks_what_fails_five_times(self, template: Template, name: str) -> None:
+        redrive = template["Resources"][name]["Properties"]["RedrivePolicy"]
+        assert redrive["maxReceiveCount"] == 5
+        assert redrive["deadLetterTargetArn"]["Fn::GetAtt"][0] in DEAD_LETTERS
+
+    @pytest.mark.parametrize("name", QUEUES + DEAD_LETTERS)
+    def test_is_encrypted(self, template: Template, name: str) -> None:
+        assert template["Resources"][name]["Properties"]["SqsManagedSseEnabled"] is True
+
+    @pytest.mark.parametrize("name", DEAD_LETTERS)
+    def test_keeps_dead_letters_for_two_weeks(self, template: Template, name: str) -> None:
+        assert template["Resources"][name]["Properties"]["MessageRetentionPeriod"] == 14 * 24 * 3600
+
+    @pytest.mark.parametrize(("queue", "consumer"), [("TurnsQueue", "Turns"), ("TimersQueue", "Timers")])
+    def test_hides_a_message_for_six_times_the_time_of_its_function(
+        self, template: Template, queue: str, consumer: str
+    ) -> None:
+        visibility = template["Resources"][queue]["Properties"]["VisibilityTimeout"]
+        for timeout in seconds(template, function(template, consumer)["Timeout"]):
+            match visibility:
+                case {"Fn::FindInMap": [mapping, {"Ref": "TurnSeconds"}, name]}:
+                    hidden = template["Mappings"][mapping][str(timeout)][name]
+                case _:
+                    hidden = visibility
+            assert hidden >= 6 * timeout
+
+    @pytest.mark.parametrize(("name", "event"), [("Turns", "Queue"), ("Timers", "Queue")])
+    def test_a_batch_fails_in_part(self, template: Template, name: str, event: str) -> None:
+        source = function(template, name)["Events"][event]["Properties"]
+        assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+
+class TestStream:
+    def test_fails_in_part_and_within_bounds_and_is_parked(self, template: Template) -> None:
+        source = function(template, "Fanout")["Events"]["Stream"]["Properties"]
+        assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert 0 < source["MaximumRetryAttempts"] <= 10
+        assert 0 < source["MaximumRecordAgeInSeconds"] <= 3600
+        assert source["BisectBatchOnFunctionError"] is True
+        assert source["DestinationConfig"]["OnFailure"]["Destination"] == {
+            "Fn::GetAtt": ["FanoutFailures", "Arn"]
+        }
+        assert source["StartingPosition"] == "TRIM_HORIZON"
+        assert source["MaximumBatchingWindowInSeconds"] <= 1
+
+    def test_lets_through_turns_that_no_one_has_claimed(self, template: Template) -> None:
+        (chosen,) = function(template, "Fanout")["Events"]["Stream"]["Properties"]["FilterCriteria"][
+            "Filters"
+        ]
+        assert json.loads(chosen["Pattern"]) == {
+            "dynamodb": {
+                "Keys": {"pk": {"S": [{"prefix": "RUN#"}]}},
+                "NewImage": {"phase": {"S": ["new"]}},
+            }
+        }
+
+
+class TestApi:
+    def test_every_request_is_authorized_and_the_answer_kept_for_a_minute_at_most(
+        self, template: Template
+    ) -> None:
+        auth = template["Resources"]["Api"]["Properties"]["Auth"]
+        authorizer = auth["Authorizers"][auth["DefaultAuthorizer"]]
+        assert authorizer["FunctionPayloadType"] == "REQUEST"
+        assert authorizer["FunctionArn"] == {"Ref": "AuthorizerFunction.Alias"}
+        assert authorizer["Identity"]["Headers"] == ["Authorization"]
+        assert authorizer["Identity"]["ReauthorizeEvery"] <= 60
+
+    def test_only_the_card_is_public(self, template: Template) -> None:
+        public = [
+            event["Properties"]["Path"]
+            for name in FUNCTIONS
+            for event in function(template, name).get("Events", {}).values()
+            if event["Type"] == "Api" and "Auth" in event["Properties"]
+        ]
+        assert public == ["/.well-known/agent-card.json"]
+
+    @pytest.mark.parametrize(
+        ("name", "paths"), [("A2a", ["/", "/{proxy+}"]), ("Operator", ["/people/{proxy+}"])]
+    )
+    def test_a_door_has_its_methods_named(self, template: Template, name: str, paths: list[str]) -> None:
+        routes = {
+            (event["Properties"]["Path"], event["Properties"]["Method"])
+            for event in function(template, name)["Events"].values()
+        }
+        for path in paths:
+            assert {method for route, method in routes if route == path} == {"GET", "POST", "PUT", "DELETE"}
+
+    def test_what_the_gateway_refuses_has_the_form_of_the_protocol(self, template: Template) -> None:
+        responses = template["Resources"]["Api"]["Properties"]["GatewayResponses"]
+        expected = {
+            "UNAUTHORIZED": (401, "UNAUTHENTICATED"),
+            "ACCESS_DENIED": (403, "PERMISSION_DENIED"),
+            "REQUEST_TOO_LARGE": (413, "INVALID_ARGUMENT"),
+            "THROTTLED": (429, "RESOURCE_EXHAUSTED"),
+        }
+        assert {
+            name: (responses[name]["StatusCode"], self.body(responses[name])["error"]["status"])
+            for name in expected
+        } == expected
+        assert {"DEFAULT_4XX", "DEFAULT_5XX"} <= set(responses)
+        for response in responses.values():
+            body = self.body(response)
+            assert (body["jsonrpc"], body["id"]) == ("2.0", None)
+            assert body["error"]["code"] in {-32600, -32601, -32603}
+            assert body["error"]["data"] == body["error"]["details"]
+            (info,) = body["error"]["data"]
+            assert info["domain"] == "a2a-protocol.org"
+        assert responses["UNAUTHORIZED"]["ResponseParameters"]["Headers"] == {"WWW-Authenticate": "'Bearer'"}
+
+    @staticmethod
+    def body(response: dict[str, Any]) -> dict[str, Any]:
+        body: dict[str, Any] = json.loads(response["ResponseTemplates"]["application/json"])
+        return body
+
+
+class TestAlarms:
+    def alarms(self, template: Template, metric: str) -> Iterator[dict[str, str]]:
+        """The dimensions of each alarm on the metric."""
+        for alarm in of_type(template, "AWS::CloudWatch::Alarm").values():
+            metrics = [m["MetricStat"]["Metric"] for m in alarm.get("Metrics", []) if "MetricStat" in m]
+            for watched in metrics or [alarm]:
+                if watched["MetricName"] == metric:
+                    yield {d["Name"]: resource_name(d["Value"]) for d in watched["Dimensions"]}
+
+    def test_every_dead_letter_rings(self, template: Template) -> None:
+        watched = {d["QueueName"] for d in self.alarms(template, "ApproximateNumberOfMessagesVisible")}
+        assert watched == {f"{name}.QueueName" for name in DEAD_LETTERS}
+
+    @pytest.mark.parametrize("metric", ["Errors", "Throttles"])
+    def test_every_function_is_watched(self, template: Template, metric: str) -> None:
+        watched = {d["FunctionName"] for d in self.alarms(template, metric)}
+        assert watched == {f"{name}Function" for name in FUNCTIONS}
+
+    def test_the_api_the_stream_and_the_wait_for_a_turn_are_watched(self, template: Template) -> None:
+        assert list(self.alarms(template, "5XXError"))
+        assert list(self.alarms(template, "IteratorAge")) == [{"FunctionName": "FanoutFunction"}]
+        assert list(self.alarms(template, "ApproximateAgeOfOldestMessage")) == [
+            {"QueueName": "TurnsQueue.QueueName"}
+        ]
+
+    def test_an_alarm_tells_the_topic_if_there_is_one(self, template: Template) -> None:
+        for alarm in of_type(template, "AWS::CloudWatch::Alarm").values():
+            assert alarm["AlarmActions"] == {
+                "Fn::If": ["HasAlarmTopic", [{"Ref": "AlarmTopicArn"}], {"Ref": "AWS::NoValue"}]
+            }
+            assert alarm["TreatMissingData"] == "notBreaching"
+
+
+class TestParameters:
+    def test_each_is_described_and_has_a_default(self, template: Template) -> None:
+        for name, parameter in template["Parameters"].items():
+            assert parameter.get("Description"), name
+            assert "Default" in parameter, name
+
+    def test_no_default_lets_anybody_in(self, template: Template) -> None:
+        assert "Anonymous" not in json.dumps(template)
+
+    def test_the_console_groups_all_of_them(self, template: Template) -> None:
+        groups = template["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+        grouped = [name for group in groups for name in group["Parameters"]]
+        assert sorted(grouped) == sorted(template["Parameters"])
+
+    def test_nothing_is_named_after_an_account_or_a_region(self, template: Template) -> None:
+        assert not re.search(r"\b\d{12}\b|\b(?:us|eu|ap)-[a-z]+-\d\b", json.dumps(template))
