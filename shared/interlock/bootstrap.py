@@ -62,7 +62,7 @@ def engine() -> Engine:
         waker=SqsWaker(sqs_client(), chosen.turns_queue, chosen.timers_queue, clock),
         clock=clock,
         guard=SchemaWorker(),
-        limits=Limits(blocking=chosen.blocking_seconds, lease=chosen.lease_seconds),
+        limits=Limits(blocking=chosen.blocking_seconds, lease=chosen.lease_seconds, streams=chosen.streams),
     )
 
 
@@ -114,12 +114,14 @@ def agents_door(*, threads: bool = False) -> "Starlette":
 
     from interlock.a2a.app import create_app
     from interlock.a2a.operations import inline
+    from interlock.a2a.sse import Pace
     from interlock.doors.agents import OversightService, agent_card
 
-    card = agent_card(agent())
+    card = agent_card(agent(), streaming=settings().streaming)
     service = OversightService(engine(), agent(), authenticate, card, settings().check_media_types)
     run = run_in_threadpool if threads else inline
-    return create_app(service, card, run=run, public_url=settings().public_url)
+    pace = Pace(longest=settings().stream_seconds)
+    return create_app(service, card, run=run, public_url=settings().public_url, pace=pace)
 
 
 def people_door() -> "FastAPI":

@@ -35,6 +35,11 @@ class Settings(BaseModel):
     turn_seconds: Annotated[float, Field(gt=0)] = 840.0
     lease_seconds: Annotated[float, Field(gt=0)] = 60.0
     check_media_types: bool = False
+    streaming: bool = False
+    """Whether the transport streams: uvicorn does, a buffered Lambda integration does not."""
+    stream_seconds: Annotated[float, Field(gt=0)] = 840.0
+    streams: Annotated[int, Field(ge=1, le=1000)] = 100
+    """How many a tenant may have open at once."""
 
     @classmethod
     def load(cls, environment: Mapping[str, str] | None = None) -> Self:

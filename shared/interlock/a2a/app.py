@@ -10,8 +10,9 @@ from interlock.a2a import http_json, strict_json
 from interlock.a2a.card import AgentCard
 from interlock.a2a.jsonrpc import JsonRpc
 from interlock.a2a.negotiation import Extensions
-from interlock.a2a.operations import Run, Server, inline
+from interlock.a2a.operations import Server, inline
 from interlock.a2a.service import A2AService
+from interlock.a2a.sse import Pace, Run
 from interlock.a2a.well_known import CARD_PATH, card_endpoint
 
 
@@ -22,17 +23,19 @@ def create_app(
     run: Run = inline,
     public_url: str | None = None,
     max_body: int = strict_json.MAX_BYTES,
+    pace: Pace = Pace(),  # noqa: B008 (frozen)
 ) -> Starlette:
     """Serves JSON-RPC and HTTP+JSON at the same URL, which the card names.
 
     `run` decides where the service is called: `inline`, or `starlette.concurrency.run_in_threadpool` where
     requests come at once. `public_url` is that URL where the requests' own address is not the one to publish.
-    `max_body` is in bytes. Raises `ValueError` for a card that declares what is not served here.
+    `max_body` is in bytes, `pace` is that of streams. Raises `ValueError` for a card that declares what is
+    not served here.
     """
     capabilities = card.capabilities
-    if capabilities.streaming or capabilities.push_notifications or capabilities.extended_agent_card:
+    if capabilities.push_notifications or capabilities.extended_agent_card:
         raise ValueError("the card declares a capability that is not served")
-    server = Server(service, Extensions(card), run, max_body)
+    server = Server(service, capabilities, Extensions(card), run, max_body, pace)
     rpc = Route("/", JsonRpc(server), methods=["POST"])
     # Below a root path or a stage, clients post to the URL with and without a slash at the end.
     rpc.path_regex = re.compile("^/?$")

@@ -4,7 +4,7 @@ A tenant can not be called `tasks`: as a prefix it reads like the collection.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from starlette.exceptions import HTTPException
@@ -27,6 +27,7 @@ from interlock.a2a.errors import (
 from interlock.a2a.models import JsonObject, Wire
 from interlock.a2a.negotiation import check_content_type, check_version, echo, response_media_type
 from interlock.a2a.operations import Operation, Server, error_headers, parse, parse_query, told
+from interlock.a2a.sse import OpenStream
 
 V = TypeVar("V")
 
@@ -85,21 +86,27 @@ class Resource:
                 check_content_type(http.headers)
             check_version(http)
             self._server.extensions.check_required(activated)
-            request = await self._request(operation, http)
-            result = await self._server.call(operation, http, activated, request)
+            params = await self._params(http)
+            result = await self._server.call(operation, http, activated, params)
+            if isinstance(result, OpenStream):
+                return result.response(
+                    headers, lambda event: event, lambda exc: error_body(told(exc, operation.name))
+                )
         except Exception as exc:  # noqa: BLE001 (`told` logs what is not the protocol's own)
             return error_response(told(exc, operation.name), media_type, headers)
         return Response(result, 200, headers, media_type)
 
-    async def _request(self, operation: Operation, http: Request) -> Wire:
+    async def _params(self, http: Request) -> Callable[[type[Wire]], Wire]:
+        """What makes the request object, of the path and the body or the query."""
         path: dict[str, str] = http.path_params
         if http.method == "POST":
-            return parse(operation.request, _bound(await self._body(http), path))
+            body = await self._body(http)
+            return lambda model: parse(model, _bound(body, path))
         query = http.query_params.multi_items()
         params = dict(query)
         if len(params) != len(query):
             raise InvalidParams("A query parameter occurs twice")
-        return parse_query(operation.request, _bound(params, path))
+        return lambda model: parse_query(model, _bound(params, path))
 
     async def _body(self, http: Request) -> JsonObject:
         """The object in the body; nothing is an empty one."""
@@ -125,6 +132,10 @@ def _bound(params: Mapping[str, V], path: Mapping[str, str]) -> dict[str, V | st
 
 
 def error_response(error: A2AError, media_type: str, headers: Mapping[str, str]) -> Response:
+    return Response(error_body(error), error.http_status, {**headers, **error_headers(error)}, media_type)
+
+
+def error_body(error: A2AError) -> str:
     """Members that an extension adds stand beside `details`."""
     body = {
         "error": {
@@ -135,7 +146,7 @@ def error_response(error: A2AError, media_type: str, headers: Mapping[str, str])
             "details": error.details,
         }
     }
-    return Response(json.dumps(body), error.http_status, {**headers, **error_headers(error)}, media_type)
+    return json.dumps(body)
 
 
 async def http_exception(request: Request, exc: Exception) -> Response:

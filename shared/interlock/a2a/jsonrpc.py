@@ -15,6 +15,7 @@ from interlock.a2a import strict_json
 from interlock.a2a.errors import A2AError, InvalidParams, InvalidRequest, MethodNotFound
 from interlock.a2a.negotiation import JSON, check_content_type, check_version, echo
 from interlock.a2a.operations import OPERATIONS, Server, error_headers, parse, told
+from interlock.a2a.sse import OpenStream
 
 MAX_ID_LENGTH = 256
 MAX_DEPTH = strict_json.MAX_DEPTH + 1
@@ -44,12 +45,17 @@ class JsonRpc:
             envelope = await self._envelope(http)
             request_id = _id(envelope)
             result = await self._result(http, activated, envelope)
+            if isinstance(result, OpenStream):
+                return result.response(
+                    headers,
+                    lambda event: _result_body(request_id, event),
+                    lambda exc: error_body(request_id, told(exc, "a JSON-RPC stream")),
+                )
         except Exception as exc:  # noqa: BLE001 (`told` logs what is not the protocol's own)
             error = told(exc, "a JSON-RPC call")
             headers = {**headers, **error_headers(error)}
             return Response(error_body(request_id, error), error.jsonrpc_http_status, headers, JSON)
-        body = f'{{"jsonrpc":"2.0","id":{json.dumps(request_id)},"result":{result}}}'
-        return Response(body, 200, headers, JSON)
+        return Response(_result_body(request_id, result), 200, headers, JSON)
 
     async def _envelope(self, http: Request) -> Mapping[str, JsonValue]:
         body = await self._server.read_body(http)
@@ -62,7 +68,7 @@ class JsonRpc:
 
     async def _result(
         self, http: Request, activated: frozenset[str], envelope: Mapping[str, JsonValue]
-    ) -> str:
+    ) -> str | OpenStream:
         method, params = _call(envelope)
         check_version(http)
         self._server.extensions.check_required(activated)
@@ -71,8 +77,11 @@ class JsonRpc:
             raise MethodNotFound
         if not isinstance(params, dict):
             raise InvalidParams("params must be an object")
-        request = parse(operation.request, params)
-        return await self._server.call(operation, http, activated, request)
+        return await self._server.call(operation, http, activated, lambda model: parse(model, params))
+
+
+def _result_body(request_id: Id, result: str) -> str:
+    return f'{{"jsonrpc":"2.0","id":{json.dumps(request_id)},"result":{result}}}'
 
 
 def error_body(request_id: Id, error: A2AError) -> str:

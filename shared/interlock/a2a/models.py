@@ -271,6 +271,11 @@ class GetTaskRequest(Wire):
     history_length: Annotated[Int32, Field(ge=0)] | None = None
 
 
+class SubscribeToTaskRequest(Wire):
+    id: Identifier
+    tenant: OptionalText = None
+
+
 class CancelTaskRequest(Wire):
     id: Identifier
     tenant: OptionalText = None

@@ -1,7 +1,7 @@
 """The operations that both bindings serve, and what happens around a call by whichever binding it came."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect, Request
 
+from interlock.a2a.card import AgentCapabilities
 from interlock.a2a.errors import (
     A2AError,
     FieldViolation,
@@ -25,19 +26,18 @@ from interlock.a2a.models import (
     GetTaskRequest,
     ListTasksRequest,
     SendMessageRequest,
+    SubscribeToTaskRequest,
     Wire,
 )
 from interlock.a2a.negotiation import Extensions
 from interlock.a2a.service import A2AService, CallContext
+from interlock.a2a.sse import OpenStream, Pace, Run
 
 logger = logging.getLogger(__name__)
 
 MAX_VIOLATIONS = 32
 """Fields at fault that an error names."""
 MAX_FIELD_LENGTH = 256
-
-Run = Callable[..., Awaitable[Any]]
-"""`await run(function, *arguments)`: where the calls of the service happen."""
 
 R = TypeVar("R", bound=Wire)
 
@@ -48,22 +48,31 @@ async def inline(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class Gate:
+    """A capability that the card has to declare, and what is answered where it does not (section 3.3.4)."""
+
+    capability: str
+    error: type[A2AError]
+
+
+STREAMING = Gate("streaming", UnsupportedOperation)
+PUSH_NOTIFICATIONS = Gate("push_notifications", PushNotificationNotSupported)
+EXTENDED_CARD = Gate("extended_agent_card", UnsupportedOperation)
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
-    """`name` is the JSON-RPC method."""
+    """`name` is the JSON-RPC method. `call` gives a result, or with `streams` an `EventStream`."""
 
     name: str
     request: type[Wire]
-    call: Callable[[A2AService, CallContext, Any], Wire]
+    call: Callable[[A2AService, CallContext, Any], Any]
+    gate: Gate | None = None
+    streams: bool = False
 
 
-def _not_offered(name: str, error: type[A2AError]) -> Operation:
-    """Gated by a capability that the card does not declare (section 3.3.4): said to authenticated callers."""
-
-    def call(service: A2AService, context: CallContext, _request: Wire) -> Wire:
-        service.authenticate(context)
-        raise error
-
-    return Operation(name, Wire, call)
+def _not_served(_service: A2AService, _context: CallContext, _request: Wire) -> Wire:
+    raise AssertionError("a gate that must not be open")
 
 
 SEND_MESSAGE = Operation(
@@ -80,13 +89,25 @@ LIST_TASKS = Operation(
 CANCEL_TASK = Operation(
     "CancelTask", CancelTaskRequest, lambda service, context, request: service.cancel_task(context, request)
 )
-SEND_STREAMING_MESSAGE = _not_offered("SendStreamingMessage", UnsupportedOperation)
-SUBSCRIBE_TO_TASK = _not_offered("SubscribeToTask", UnsupportedOperation)
-CREATE_PUSH_CONFIG = _not_offered("CreateTaskPushNotificationConfig", PushNotificationNotSupported)
-GET_PUSH_CONFIG = _not_offered("GetTaskPushNotificationConfig", PushNotificationNotSupported)
-LIST_PUSH_CONFIGS = _not_offered("ListTaskPushNotificationConfigs", PushNotificationNotSupported)
-DELETE_PUSH_CONFIG = _not_offered("DeleteTaskPushNotificationConfig", PushNotificationNotSupported)
-GET_EXTENDED_CARD = _not_offered("GetExtendedAgentCard", UnsupportedOperation)
+SEND_STREAMING_MESSAGE = Operation(
+    "SendStreamingMessage",
+    SendMessageRequest,
+    lambda service, context, request: service.send_streaming_message(context, request),
+    STREAMING,
+    streams=True,
+)
+SUBSCRIBE_TO_TASK = Operation(
+    "SubscribeToTask",
+    SubscribeToTaskRequest,
+    lambda service, context, request: service.subscribe_to_task(context, request),
+    STREAMING,
+    streams=True,
+)
+CREATE_PUSH_CONFIG = Operation("CreateTaskPushNotificationConfig", Wire, _not_served, PUSH_NOTIFICATIONS)
+GET_PUSH_CONFIG = Operation("GetTaskPushNotificationConfig", Wire, _not_served, PUSH_NOTIFICATIONS)
+LIST_PUSH_CONFIGS = Operation("ListTaskPushNotificationConfigs", Wire, _not_served, PUSH_NOTIFICATIONS)
+DELETE_PUSH_CONFIG = Operation("DeleteTaskPushNotificationConfig", Wire, _not_served, PUSH_NOTIFICATIONS)
+GET_EXTENDED_CARD = Operation("GetExtendedAgentCard", Wire, _not_served, EXTENDED_CARD)
 
 OPERATIONS = (
     SEND_MESSAGE,
@@ -108,21 +129,38 @@ class Server:
     """What the two bindings share. `max_body` is in bytes."""
 
     service: A2AService
+    capabilities: AgentCapabilities
     extensions: Extensions
     run: Run
     max_body: int
+    pace: Pace
 
     async def call(
-        self, operation: Operation, http: Request, activated: frozenset[str], request: Wire
-    ) -> str:
-        """The result on the wire, as JSON."""
+        self,
+        operation: Operation,
+        http: Request,
+        activated: frozenset[str],
+        params: Callable[[type[Wire]], Wire],
+    ) -> str | OpenStream:
+        """The result on the wire, as JSON, or the stream. `params` makes the request object.
+
+        What is gated is said to authenticated callers only, and before its parameters are looked at.
+        """
         context = CallContext(
             credential=http.headers.get("authorization"),
             extensions=activated,
             idempotency_key=http.headers.get("idempotency-key"),
         )
-        result: Wire = await self.run(operation.call, self.service, context, request)
-        return result.wire_json()
+        gate = operation.gate
+        if gate is not None and not getattr(self.capabilities, gate.capability):
+            await self.run(self.service.authenticate, context)
+            raise gate.error
+        request = params(operation.request)
+        result = await self.run(operation.call, self.service, context, request)
+        if operation.streams:
+            return OpenStream(result, self.run, self.pace)
+        answer: str = result.wire_json()
+        return answer
 
     async def read_body(self, http: Request) -> bytes:
         """Raises `RequestTooLarge` as soon as the length is announced, or has come in."""

@@ -1,5 +1,6 @@
 """What the two bindings call: the operations of A2A 1.0 (section 3.1), free of any transport."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,6 +11,8 @@ from interlock.a2a.models import (
     ListTasksResponse,
     SendMessageRequest,
     SendMessageResponse,
+    StreamResponse,
+    SubscribeToTaskRequest,
     Task,
 )
 
@@ -28,6 +31,23 @@ class CallContext:
     idempotency_key: str | None = None
 
 
+class EventStream(Protocol):
+    """The events of one task, read from where they are kept; nothing is pushed into it."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come. What was read already is still to be sent."""
+
+    def read(self) -> Sequence[StreamResponse]:
+        """What is new since the last call, the current task first; empty if nothing is."""
+
+    def keep_open(self) -> None:
+        """Called now and then while the stream is open. Raises `A2AError` when it must end."""
+
+    def close(self) -> None:
+        """Called exactly once, however the stream ended."""
+
+
 class A2AService(Protocol):
     """Each method raises `A2AError` and nothing else that a caller may see."""
 
@@ -38,6 +58,10 @@ class A2AService(Protocol):
     def list_tasks(self, context: CallContext, request: ListTasksRequest) -> ListTasksResponse: ...
 
     def cancel_task(self, context: CallContext, request: CancelTaskRequest) -> Task: ...
+
+    def send_streaming_message(self, context: CallContext, request: SendMessageRequest) -> EventStream: ...
+
+    def subscribe_to_task(self, context: CallContext, request: SubscribeToTaskRequest) -> EventStream: ...
 
     def authenticate(self, context: CallContext) -> None:
         """Raises `Unauthenticated` unless the credential is valid: for what needs no task."""

@@ -23,12 +23,14 @@ from interlock.a2a.models import (
     ListTasksResponse,
     SendMessageRequest,
     SendMessageResponse,
+    SubscribeToTaskRequest,
     Task,
 )
-from interlock.a2a.service import CallContext
+from interlock.a2a.service import CallContext, EventStream
 from interlock.agents import Agent
 from interlock.engine.cancel import cancel_task
 from interlock.engine.context import Directory, Engine
+from interlock.engine.follow import send_streaming_message, subscribe_to_task
 from interlock.engine.get import get_task, list_tasks
 from interlock.engine.ports import StoreError
 from interlock.engine.send import send_message
@@ -76,6 +78,25 @@ class OversightService:
                 idempotency_key=context.idempotency_key,
             )
 
+    def send_streaming_message(self, context: CallContext, request: SendMessageRequest) -> EventStream:
+        caller = self.identify(context.credential)
+        if self.check_parts:
+            check_media_types(self.card, request.message)
+        with store_errors():
+            return send_streaming_message(
+                self.engine,
+                self.directory,
+                caller,
+                request,
+                extensions=context.extensions,
+                idempotency_key=context.idempotency_key,
+            )
+
+    def subscribe_to_task(self, context: CallContext, request: SubscribeToTaskRequest) -> EventStream:
+        caller = self.identify(context.credential)
+        with store_errors():
+            return subscribe_to_task(self.engine, caller, request, extensions=context.extensions)
+
     def get_task(self, context: CallContext, request: GetTaskRequest) -> Task:
         caller = self.identify(context.credential)
         with store_errors():
@@ -92,14 +113,14 @@ class OversightService:
             return cancel_task(self.engine, caller, request, extensions=context.extensions)
 
 
-def agent_card(agent: Agent) -> AgentCard:
-    """The public card of what `agent` declares: buffered profile, bearer tokens, hitl-prompt/v1."""
+def agent_card(agent: Agent, *, streaming: bool = False) -> AgentCard:
+    """The public card of what `agent` declares. `streaming`: whether the transport can stream."""
     return AgentCard(
         name=agent.name,
         description=agent.description,
         version=agent.version,
         capabilities=AgentCapabilities(
-            streaming=False,
+            streaming=streaming,
             push_notifications=False,
             extended_agent_card=False,
             extensions=[

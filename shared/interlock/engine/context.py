@@ -58,6 +58,7 @@ class Limits:
     `blocking`: how long a blocking send waits before it answers with the task as it is. `lease`: how long a
     worker may be silent before its turn counts as lost. `wake_again`: how long a queued turn may wait before
     the sweeper wakes for it. `reruns`: how often a lost turn of a skill that allows it is run again.
+    `streams`: how many a tenant may have open at once.
     """
 
     blocking: float = 25.0
@@ -65,6 +66,7 @@ class Limits:
     wake_again: float = 30.0
     arm_ahead: float = 90.0
     reruns: int = 3
+    streams: int = 100
 
 
 @dataclass(frozen=True, slots=True)

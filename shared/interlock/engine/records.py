@@ -259,6 +259,18 @@ def due_pk(number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamSlot(Record):
+    """One of the streams that a tenant may have open at once; free again after `until`."""
+
+    holder: str
+    until: str
+
+
+def streams_pk(tenant: str) -> str:
+    return f"STREAMS#{tenant}"
+
+
+@dataclass(frozen=True, slots=True)
 class SendKey(Record):
     """The idempotency key of a send: which task it made, and for which message."""
 

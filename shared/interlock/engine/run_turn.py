@@ -209,6 +209,8 @@ class TurnRun:
             self._engine.guard.check(schema)
         except (hitl_prompt.PromptRefused, SchemaRefused) as error:
             raise Refused(str(error)) from error
+        except OverflowError as error:
+            raise Refused("deadline must be before the year 10000") from error
         self._record(
             lambda now: self._asking(envelope, now),
             ends=True,

@@ -52,6 +52,29 @@ def send_message(
     idempotency_key: str | None = None,
 ) -> SendMessageResponse:
     """Raises `A2AError`; then nothing was stored and no prompt was consumed."""
+    admitted = admit(engine, directory, caller, request, idempotency_key)
+    if isinstance(admitted, Message):
+        return SendMessageResponse(message=admitted)
+    configuration = request.configuration
+    task = settled(
+        engine,
+        caller,
+        admitted,
+        extensions=extensions,
+        history_length=configuration.history_length if configuration else None,
+        blocking=not (configuration and configuration.return_immediately),
+    )
+    return SendMessageResponse.model_construct(task=task, message=None)
+
+
+def admit(
+    engine: Engine,
+    directory: Directory,
+    caller: Principal,
+    request: SendMessageRequest,
+    idempotency_key: str | None,
+) -> Message | str:
+    """Admits the message: gives the id of its task, which goes on by itself, or a direct reply."""
     check_tenant(caller, request.tenant)
     message = request.message
     configuration = request.configuration
@@ -69,27 +92,18 @@ def send_message(
                 raise InvalidParams(f"{hitl_prompt.RESPONSE_KEY} needs message.taskId")
             direct = directory.reply(message)
             if direct is not None:
-                return SendMessageResponse(message=direct)
+                return direct
             key = _idempotency_key(request, idempotency_key)
-            task_id = create_task(engine, directory, caller, request, key)
-        elif response is not None:
-            task_id = message.task_id
+            return create_task(engine, directory, caller, request, key)
+        task_id = message.task_id
+        if response is not None:
             admit_answer(engine, Answer(caller, task_id, response.prompt_id, response.payload, message))
         else:
-            task_id = message.task_id
             key = _idempotency_key(request, idempotency_key)
             continue_task(engine, caller, task_id, message, key)
     except EventTooLarge as error:
         raise InvalidParams(f"The message is {error}") from error
-    task = settled(
-        engine,
-        caller,
-        task_id,
-        extensions=extensions,
-        history_length=configuration.history_length if configuration else None,
-        blocking=not (configuration and configuration.return_immediately),
-    )
-    return SendMessageResponse.model_construct(task=task, message=None)
+    return task_id
 
 
 def _idempotency_key(request: SendMessageRequest, header: str | None) -> str | None:

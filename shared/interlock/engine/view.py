@@ -76,7 +76,7 @@ def present(
     return Task.model_construct(
         id=meta.task_id,
         context_id=meta.context_id,
-        status=_shown_status(last, extensions),
+        status=shown_status(last, extensions),
         artifacts=(artifacts(events) or None) if include_artifacts else None,
         history=_shown_history(history(events), history_length, extensions),
     )
@@ -89,7 +89,7 @@ def _shown_history(
     return [shown(message, extensions) for message in kept] or None
 
 
-def _shown_status(status: TaskStatus, extensions: frozenset[str]) -> TaskStatus:
+def shown_status(status: TaskStatus, extensions: frozenset[str]) -> TaskStatus:
     if status.message is None:
         return status
     return status.model_copy(update={"message": shown(status.message, extensions)})
