@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from threading import Lock
@@ -140,6 +140,10 @@ def message(text: str = "go", **more: Any) -> Message:
 Hook = Callable[[str, tuple[Any, ...]], None]
 
 
+def no_hook(operation: str, arguments: tuple[Any, ...]) -> None:
+    pass
+
+
 @dataclass
 class HookedTable:
     """Implements `Table`: before and after each operation a hook may look, write, or raise.
@@ -149,8 +153,8 @@ class HookedTable:
     """
 
     table: Table
-    before: Hook = lambda operation, arguments: None
-    after: Hook = lambda operation, arguments: None
+    before: Hook = no_hook
+    after: Hook = no_hook
 
     def get(self, key: Key) -> Item | None:
         with self._hooked("get", key):
@@ -180,7 +184,7 @@ class HookedTable:
 
 
 def once(operation: str, then: Callable[[], object]) -> Hook:
-    """A hook for the first call of `operation`."""
+    """A hook for the first call of `operation`; calls that `then` makes are not hooked."""
     waiting = [then]
 
     def hook(called: str, arguments: tuple[Any, ...]) -> None:
@@ -207,11 +211,12 @@ class Deployment:
 
     def __post_init__(self) -> None:
         self.table = MemoryTable()
+        self.hooks = HookedTable(self.table)
         self.clock = SettableClock()
         self.waker = TurnWaker(self.run_turn, self.at_once)
         self.executor = PythonExecutor(self.agent)
         self.engine = Engine(
-            table=self.table,
+            table=self.hooks,
             views=self.table,
             waker=self.waker,
             clock=self.clock,
@@ -298,11 +303,9 @@ class Deployment:
     def people_door(self) -> FastAPI:
         return people.create_app(self.engine, identify)
 
-    def hook(self, *, before: Hook | None = None, after: Hook | None = None) -> None:
-        """From now on the engine's table calls these hooks; without any, it is itself again."""
-        table = HookedTable(self.table)
-        table.before, table.after = before or table.before, after or table.after
-        self.engine = replace(self.engine, table=table)
+    def hook(self, *, before: Hook = no_hook, after: Hook = no_hook) -> None:
+        """From now on these are called around the engine's store operations; without any, none is."""
+        self.hooks.before, self.hooks.after = before, after
 
     # Looking at what is stored.
 

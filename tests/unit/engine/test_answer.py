@@ -464,10 +464,8 @@ def admit(deployment: Deployment, who: Principal, task_id: str, prompt_id: str, 
 def test_of_two_answers_at_once_one_is_accepted_and_the_other_told_who_won() -> None:
     deployment, task_id = waiting()
     prompt_id = deployment.open_prompt(task_id)
-    engine = deployment.engine
 
     def ben_is_faster() -> None:
-        deployment.engine = engine
         assert admit(deployment, BEN, task_id, prompt_id, NO) is Admitted.ACCEPTED
 
     deployment.hook(before=once("write", ben_is_faster))
@@ -505,10 +503,8 @@ def test_a_try_after_the_deadline_is_too_late_although_the_first_was_in_time() -
 
 def test_an_expiry_that_comes_between_is_decided_by_the_write() -> None:
     deployment, task_id = waiting(deadline=MINUTE)
-    engine = deployment.engine
 
     def expires() -> None:
-        deployment.engine = engine
         deployment.clock.advance(60)
         expire(deployment)
 
@@ -627,10 +623,8 @@ def test_any_lifts_the_names_of_a_consensus_and_not_its_number() -> None:
 def test_two_votes_at_once_are_both_counted() -> None:
     deployment, task_id = waiting(allowed_responders=["consensus:3"])
     prompt_id = deployment.open_prompt(task_id)
-    engine = deployment.engine
 
     def ben_too() -> None:
-        deployment.engine = engine
         assert admit(deployment, BEN, task_id, prompt_id, YES) is Admitted.COUNTED
 
     deployment.hook(before=once("write", ben_too))
@@ -680,8 +674,7 @@ def test_another_process_shows_the_same_prompt() -> None:
     deployment, task_id = waiting()
     shown = deployment.get(task_id).status.message
     other = Deployment(asking())
-    other.table = deployment.table
-    other.hook()
+    other.hooks.table = deployment.table
     again = other.get(task_id, ANN).status.message
     assert shown is not None
     assert again is not None

@@ -304,10 +304,8 @@ def test_of_a_continuation_and_an_answer_at_once_one_is_refused() -> None:
     deployment = Deployment(asking(), at_once=False)
     task_id = deployment.send().id
     deployment.work()
-    engine = deployment.engine
 
     def answered() -> None:
-        deployment.engine = engine
         deployment.answer(ANN, task_id, {"approved": True})
 
     deployment.hook(before=once("write", answered))
@@ -407,10 +405,8 @@ def test_a_send_whose_reply_was_lost_is_stored_once(key: str | None) -> None:
 def test_a_retry_while_the_first_send_is_on_its_way_gets_the_same_task() -> None:
     deployment = Deployment(asking())
     sent, earlier = message(), []
-    engine = deployment.engine
 
     def faster() -> None:
-        deployment.engine = engine
         earlier.append(deployment.send(sent, key=KEY).id)
 
     deployment.hook(before=once("write", faster))
@@ -422,10 +418,8 @@ def test_a_retry_of_a_continuation_while_the_first_is_on_its_way_is_told_the_sam
     deployment = Deployment(asking())
     task_id = deployment.send().id
     on = message("on", task_id=task_id)
-    engine = deployment.engine
 
     def faster() -> None:
-        deployment.engine = engine
         deployment.send(on, key=KEY)
 
     deployment.hook(before=once("write", faster))
