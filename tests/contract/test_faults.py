@@ -279,10 +279,13 @@ def test_keys_that_are_handed_back_are_asked_for_again(
     keys = [Key("p", f"{n}") for n in range(4)]
     table.write(*(Put(key, {"rev": 1}) for key in keys[:3]))
     proxy.operations.clear()
-    proxy.fail(handed_back(name, [keys[1]], [keys[0], keys[2], keys[3]]), handed_back(name, [], keys[::2]))
+    proxy.fail(
+        handed_back(name, [keys[1]], [keys[0], keys[2], keys[3]]),
+        *[handed_back(name, [], [keys[0], keys[2], keys[3]])] * (BATCH_ROUNDS - 2),
+    )
     assert table.get_many(keys) == [{"rev": 1}, {"rev": 1}, {"rev": 1}, None]
-    assert proxy.operations == ["BatchGetItem"] * 3
-    assert len(pauses) == 2
+    assert proxy.operations == ["BatchGetItem"] * BATCH_ROUNDS
+    assert len(pauses) == BATCH_ROUNDS - 1
 
 
 def test_keys_that_are_handed_back_for_ever_are_not_taken_for_absent(

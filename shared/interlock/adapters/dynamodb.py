@@ -128,17 +128,19 @@ class DynamoTable:
         check_keys(keys)
         found: dict[Key, Item] = {}
         pending: list[Any] = [_raw_key(key) for key in keys]
-        for attempt in range(BATCH_ROUNDS):
-            if not pending:
-                return [found.get(key) for key in keys]
-            if attempt:
-                self._back_off(attempt)
+        rounds = 0
+        while pending:
+            if rounds == BATCH_ROUNDS:
+                raise OutcomeUnknown("a batch read was not finished")
+            if rounds:
+                self._back_off(rounds)
+            rounds += 1
             request: _Raw = {self._table: {"Keys": pending, "ConsistentRead": True}}
             reply = self._read(self._client.batch_get_item, RequestItems=request)
             found.update(map(_row, reply["Responses"].get(self._table, ())))
             left = reply["UnprocessedKeys"].get(self._table)
             pending = [] if left is None else list(left["Keys"])
-        raise OutcomeUnknown("a batch read was not finished")
+        return [found.get(key) for key in keys]
 
     def query(
         self,
