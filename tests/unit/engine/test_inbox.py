@@ -1,0 +1,140 @@
+"""The inbox: what waits for a person of the tenant, the most urgent first."""
+
+from datetime import timedelta
+from uuid import uuid4
+
+import pytest
+from tests.support.twin import (
+    AGENT,
+    ANN,
+    APPROVAL,
+    BEN,
+    NOBODY,
+    OPS,
+    PEER,
+    PLATFORM,
+    SPY,
+    Deployment,
+    asking,
+    running,
+)
+
+from interlock.a2a.errors import InvalidParams, PermissionDenied, TaskNotFound
+from interlock.agents import Turn
+from interlock.engine.inbox import checkpoint, open_checkpoints
+from interlock.engine.records import Checkpoint
+from interlock.oversight.principals import Principal
+
+YES = {"approved": True}
+
+
+async def asks_by_its_text(turn: Turn) -> None:
+    """`<minutes>` or `never`."""
+    if turn.answer is None:
+        deadline = None if turn.text == "never" else timedelta(minutes=int(turn.text))
+        await turn.ask(f"{turn.text}?", deadline=deadline)
+
+
+def prompts(deployment: Deployment, who: Principal = ANN) -> list[str]:
+    found: list[str] = []
+    cursor = None
+    while True:
+        questions, cursor = open_checkpoints(deployment.engine, who, cursor)
+        found += [question.envelope.prompt for question in questions]
+        if cursor is None:
+            return found
+
+
+def test_open_prompts_come_by_deadline_and_those_without_one_last() -> None:
+    deployment = Deployment(running(asks_by_its_text))
+    for text in ("9", "never", "2", "30", "1"):
+        deployment.send(text)
+    assert prompts(deployment) == ["1?", "2?", "9?", "30?", "never?"]
+
+
+def test_an_answered_prompt_is_not_in_the_inbox() -> None:
+    deployment = Deployment(asking())
+    task_id = deployment.send().id
+    assert prompts(deployment) == ["Go on?"]
+    deployment.answer(ANN, task_id, YES)
+    assert prompts(deployment) == []
+
+
+def test_the_inbox_goes_on_over_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.engine.inbox.PAGE_SIZE", 2)
+    deployment = Deployment(asking())
+    for _ in range(5):
+        deployment.send()
+    assert len(prompts(deployment)) == 5
+
+
+def test_a_cursor_that_is_none_is_refused() -> None:
+    deployment = Deployment(asking())
+    with pytest.raises(InvalidParams):
+        open_checkpoints(deployment.engine, ANN, "x")
+
+
+def test_a_cursor_of_another_tenant_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.engine.inbox.PAGE_SIZE", 1)
+    deployment = Deployment(asking())
+    deployment.send()
+    deployment.send()
+    _, cursor = open_checkpoints(deployment.engine, ANN, None)
+    assert cursor is not None
+    with pytest.raises(InvalidParams):
+        open_checkpoints(deployment.engine, SPY, cursor)
+
+
+@pytest.mark.parametrize("who", [ANN, OPS], ids=["an approver", "an operator"])
+def test_the_inbox_is_of_the_whole_tenant_and_of_no_other(who: Principal) -> None:
+    deployment = Deployment(asking())
+    deployment.send("go", AGENT)
+    deployment.send("go", PEER)
+    assert len(prompts(deployment, who)) == 2
+    assert prompts(deployment, SPY) == []
+
+
+@pytest.mark.parametrize("who", [AGENT, NOBODY, PLATFORM], ids=lambda who: who.id)
+def test_others_have_no_inbox(who: Principal) -> None:
+    deployment = Deployment(asking())
+    with pytest.raises(PermissionDenied):
+        open_checkpoints(deployment.engine, who, None)
+
+
+def test_a_question_says_how_many_have_answered_and_how_many_must() -> None:
+    deployment = Deployment(asking(allowed_responders=["consensus:3"]))
+    task_id = deployment.send().id
+    deployment.answer(ANN, task_id, YES)
+    deployment.answer(BEN, task_id, {"approved": False})
+    ((question,), _) = open_checkpoints(deployment.engine, ANN, None)
+    assert (question.votes, question.envelope.responders.needed) == (2, 3)
+    assert question.envelope.response_schema == APPROVAL
+    assert question.checkpoint.requested_by == AGENT.id
+
+
+def test_one_checkpoint_is_shown_also_after_it_was_closed() -> None:
+    deployment = Deployment(asking())
+    task_id = deployment.send().id
+    prompt_id = deployment.open_prompt(task_id)
+    for status in (Checkpoint.OPEN, Checkpoint.ANSWERED):
+        question = checkpoint(deployment.engine, OPS, task_id, prompt_id)
+        assert question.checkpoint.status == status
+        deployment.answer(ANN, task_id, YES, prompt_id=prompt_id, message_id="m-1")
+
+
+@pytest.mark.parametrize("who", [AGENT, ANN, OPS, NOBODY], ids=lambda who: who.id)
+def test_a_checkpoint_is_seen_by_owner_approver_operator_and_whom_it_names(who: Principal) -> None:
+    deployment = Deployment(asking(allowed_responders=[f"specific:{NOBODY.id}"]))
+    task_id = deployment.send().id
+    prompt_id = deployment.open_prompt(task_id)
+    assert checkpoint(deployment.engine, who, task_id, prompt_id).envelope.prompt == "Go on?"
+
+
+@pytest.mark.parametrize("who", [PEER, NOBODY, PLATFORM, SPY], ids=lambda who: f"{who.tenant} {who.id}")
+def test_for_others_it_is_as_if_it_were_not_there(who: Principal) -> None:
+    deployment = Deployment(asking())
+    task_id = deployment.send().id
+    for prompt_id in (deployment.open_prompt(task_id), str(uuid4())):
+        with pytest.raises(TaskNotFound) as caught:
+            checkpoint(deployment.engine, who, task_id, prompt_id)
+        assert caught.value.metadata == {"taskId": task_id}
