@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools.deploy import cloud
+from tools.deploy import aws
 from tools.deploy.digest import DEPLOYED, code_digest
 from tools.deploy.interpreters import NoInterpreter, find_interpreter
 from tools.emulator.streams import Mapping, Record, StreamReader, matches
@@ -98,15 +98,15 @@ class TestEnvironments:
     def test_samconfig_sets_parameters_that_the_template_has(
         self, environment: str, template: dict[str, Any]
     ) -> None:
-        overrides = cloud.parameter_overrides(environment)
+        overrides = aws.parameter_overrides(environment)
         assert set(overrides) <= set(template["Parameters"])
         assert overrides["Stage"] == environment
 
     def test_production_is_protected(self) -> None:
-        assert cloud.parameter_overrides("prod")["DeletionProtection"] == "true"
+        assert aws.parameter_overrides("prod")["DeletionProtection"] == "true"
 
     def test_the_default_runtime_is_the_template_s(self, template: dict[str, Any]) -> None:
-        assert template["Parameters"]["Runtime"]["Default"] == cloud.DEFAULT_RUNTIME
+        assert template["Parameters"]["Runtime"]["Default"] == aws.DEFAULT_RUNTIME
 
 
 class Queue:

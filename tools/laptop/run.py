@@ -1,11 +1,12 @@
 """`make run`: a whole deployment in one process, over the emulator, for the time that it runs.
 
-    PORT=8000 INTERLOCK_AGENT=module:agent python -m tools.laptop.run
+    INTERLOCK_AGENT=module:agent python -m tools.laptop.run [--port 8000]
 
-Tables and queues are those of template.yaml, workers call the handlers of functions/. With PORT=0 the
-operating system chooses the port. The URL and the tokens are also in .interlock/dev.json while it runs.
+Tables and queues are those of template.yaml, workers call the handlers of functions/. With port 0 the
+operating system chooses one. The URL and the tokens are also in .interlock/dev.json while it runs.
 """
 
+import argparse
 import json
 import os
 import signal
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from tools.emulator.streams import Clients
 
 ROOT = Path(__file__).parents[2]
-DEV_JSON = ROOT / ".interlock" / "dev.json"
+DEV_JSON = Path(".interlock/dev.json")
+"""Below the folder that it is started in, as the command line looks for it."""
 LOOPBACK = "127.0.0.1"
 STACK = "laptop"
 TENANT = "demo"
@@ -43,11 +45,13 @@ _OPEN = r"""sed 's/.*"taskId":"\([^"]*\)","checkpointId":"\([^"]*\)".*/\1\/check
 def main() -> None:
     # uvicorn restores this and sends the signal again: without it the emulator would be left behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    port = int(os.environ.get("PORT", "8000"))
+    parser = argparse.ArgumentParser(description="A whole deployment on this machine")
+    parser.add_argument("--port", type=int, default=8000, help="0: chosen by the operating system")
+    port: int = parser.parse_args().port
     try:
         listener = socket.create_server((LOOPBACK, port), backlog=256)
     except OSError as error:
-        sys.exit(f"Port {port}: {error.strerror}. Choose another one: make run PORT=...")
+        sys.exit(f"Port {port}: {error.strerror}. Choose another one: make run PORT=8001")
     url = f"http://{LOOPBACK}:{listener.getsockname()[1]}"
     with suppress(KeyboardInterrupt), listener, running_emulator() as (endpoint,):
         serve(listener, url, endpoint)

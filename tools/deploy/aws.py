@@ -1,14 +1,14 @@
 """`make deploy`: `sam build` and `sam deploy` to the AWS account of the environment's credentials.
 
-    python -m tools.deploy.cloud [dev|prod]
+    python -m tools.deploy.aws [--config-env dev|prod]
 
 An environment is a section of samconfig.toml. Beside what the two commands do by themselves, this puts the
 runtime's Python first on PATH, ships bytecode, and hands over the digest of the code.
 """
 
+import argparse
 import os
 import subprocess
-import sys
 import tomllib
 
 from tools.deploy.bytecode import compile_build
@@ -39,5 +39,11 @@ def parameter_overrides(environment: str) -> dict[str, str]:
     return dict(override.split("=", 1) for override in listed)
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Deploys the template to AWS")
+    parser.add_argument("--config-env", default="dev", help="a section of samconfig.toml")
+    deploy(parser.parse_args().config_env)
+
+
 if __name__ == "__main__":
-    deploy(sys.argv[1] if len(sys.argv) > 1 else "dev")
+    main()

@@ -1,0 +1,144 @@
+"""`make run`: one command, a whole deployment, and nothing left of it afterwards."""
+
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+IDENTITIES = ["agent", "alice", "bob", "carol", "oncall"]
+SECONDS = 30
+
+
+@dataclass
+class Laptop:
+    process: "subprocess.Popen[str]"
+    url: str
+    commands: list[str]
+    folder: Path
+
+    @property
+    def dev_json(self) -> Path:
+        return self.folder / ".interlock" / "dev.json"
+
+
+@contextmanager
+def running_laptop(folder: Path) -> Iterator[Laptop]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tools.laptop.run", "--port", "0"],
+        cwd=folder,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            printed: list[str] = []
+            while sum(line.startswith("curl") for line in printed) < 3:
+                line = process.stdout.readline()
+                assert line, "ended before it was ready"
+                printed.append(line.strip())
+            url = printed[0].rsplit(" ", 1)[1]
+            yield Laptop(process, url, [line for line in printed if line.startswith("curl")], folder)
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def laptop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
+    with running_laptop(tmp_path_factory.mktemp("laptop")) as laptop:
+        yield laptop
+
+
+@pytest.fixture
+def doomed(tmp_path: Path) -> Iterator[Laptop]:
+    with running_laptop(tmp_path) as laptop:
+        yield laptop
+
+
+def children(pid: int) -> list[int]:
+    found = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False
+    )
+    return [int(child) for child in found.stdout.split()]
+
+
+def running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until_ended(pids: list[int]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while any(running(pid) for pid in pids):
+        assert time.monotonic() < deadline, "something is left"
+        time.sleep(0.05)
+
+
+def test_the_three_commands_tell_the_whole_story(laptop: Laptop) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("no curl here")
+    send, answer, get = laptop.commands
+    asked = subprocess.run(send, shell=True, capture_output=True, text=True, check=True)  # noqa: S602
+    assert json.loads(asked.stdout)["task"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    accepted = subprocess.run(answer, shell=True, capture_output=True, text=True, check=True)  # noqa: S602
+    assert json.loads(accepted.stdout) == {"status": "accepted"}
+    deadline = time.monotonic() + SECONDS
+    while True:
+        seen = subprocess.run(get, shell=True, capture_output=True, text=True, check=True)  # noqa: S602
+        (task,) = json.loads(seen.stdout)["tasks"]
+        if task["status"]["state"] == "TASK_STATE_COMPLETED":
+            break
+        assert time.monotonic() < deadline, task
+        time.sleep(0.05)
+    assert task["artifacts"][0]["parts"][0]["text"] == "1.2.0 released, approved by bearer:alice"
+
+
+def test_only_its_owner_can_read_the_tokens(laptop: Laptop) -> None:
+    assert stat.S_IMODE(laptop.dev_json.stat().st_mode) == 0o600
+    dev = json.loads(laptop.dev_json.read_text())
+    assert dev["url"] == laptop.url
+    assert sorted(dev["tokens"]) == IDENTITIES
+    assert len(set(dev["tokens"].values())) == len(IDENTITIES)
+
+
+def test_nobody_gets_in_without_a_token(laptop: Laptop) -> None:
+    request = urllib.request.Request(f"{laptop.url}/tasks", headers={"A2A-Version": "1.0"})
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=SECONDS)
+    with refused.value as answer:
+        assert answer.code == 401
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_after_a_signal(doomed: Laptop, number: signal.Signals) -> None:
+    started = children(doomed.process.pid)
+    assert started
+    doomed.process.send_signal(number)
+    doomed.process.wait(timeout=SECONDS)
+    wait_until_ended(started)
+    assert not doomed.dev_json.exists()
+
+
+def test_nothing_is_left_after_it_was_killed(doomed: Laptop) -> None:
+    started = children(doomed.process.pid)
+    assert started
+    doomed.process.kill()
+    doomed.process.wait(timeout=SECONDS)
+    wait_until_ended(started)
