@@ -121,12 +121,16 @@ class TurnWaker:
     at_once: bool
     turns: list[tuple[str, str, int]] = field(default_factory=list)
     timers: list[tuple[Key, datetime]] = field(default_factory=list)
+    pushes: list[tuple[str, str]] = field(default_factory=list)
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         if self.at_once:
             self.run(tenant, task_id, turn)
         else:
             self.turns.append((tenant, task_id, turn))
+
+    def wake_push(self, tenant: str, task_id: str) -> None:
+        self.pushes.append((tenant, task_id))
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         self.timers.append((key, at))
