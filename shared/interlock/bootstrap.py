@@ -151,7 +151,7 @@ def wake_waiting(tenant: str, task_id: str, turn: int) -> None:
 
 
 def handle_due(pk: str, sk: str) -> None:
-    from interlock.engine.expire import handle_due as handle
+    from interlock.engine.due import handle_due as handle
 
     handle(engine(), Key(pk, sk))
 

@@ -33,7 +33,7 @@ def create_app(
     not served here.
     """
     capabilities = card.capabilities
-    if capabilities.push_notifications or capabilities.extended_agent_card:
+    if capabilities.extended_agent_card:
         raise ValueError("the card declares a capability that is not served")
     server = Server(service, capabilities, Extensions(card), run, max_body, pace)
     rpc = Route("/", JsonRpc(server), methods=["POST"])

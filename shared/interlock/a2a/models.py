@@ -123,6 +123,7 @@ Int32 = Annotated[int, BeforeValidator(_no_bool), Field(ge=-(2**31), lt=2**31)]
 Identifier = Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH)]
 OptionalIdentifier = Annotated[Identifier | None, BeforeValidator(_empty_is_unset)]
 OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
+Base64 = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/_-]*={0,2}$")]
 PageToken = Annotated[str, Field(max_length=2048)]
 Texts = Annotated[list[str], Field(max_length=MAX_ENTRIES)]
 Instant = Annotated[datetime, BeforeValidator(_rfc_3339), AfterValidator(_in_utc)]
@@ -147,7 +148,7 @@ class Part(Wire):
     """Exactly one of `text`, `raw` (base64), `url`, `data` (any JSON value but null)."""
 
     text: str | None = None
-    raw: Annotated[str, Field(pattern=r"^[A-Za-z0-9+/_-]*={0,2}$")] | None = None
+    raw: Base64 | None = None
     url: str | None = None
     data: JsonValue = None
     metadata: JsonObject | None = None
@@ -291,6 +292,36 @@ class ListTasksRequest(Wire):
     history_length: Annotated[Int32, Field(ge=0)] | None = None
     status_timestamp_after: Instant | None = None
     include_artifacts: StrictBool | None = None
+
+
+class GetTaskPushNotificationConfigRequest(Wire):
+    task_id: Identifier
+    id: Identifier
+    tenant: OptionalText = None
+
+
+class DeleteTaskPushNotificationConfigRequest(Wire):
+    task_id: Identifier
+    id: Identifier
+    tenant: OptionalText = None
+
+
+class ListTaskPushNotificationConfigsRequest(Wire):
+    task_id: Identifier
+    tenant: OptionalText = None
+    page_size: Annotated[Int32, Field(ge=0, le=100)] | None = None
+    page_token: Annotated[str, Field(max_length=2048)] | None = None
+
+
+class ListTaskPushNotificationConfigsResponse(Wire):
+    """Both members are always present."""
+
+    configs: list[TaskPushNotificationConfig]
+    next_page_token: str
+
+
+class Empty(Wire):
+    """`google.protobuf.Empty`."""
 
 
 class ListTasksResponse(Wire):

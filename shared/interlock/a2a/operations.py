@@ -23,10 +23,14 @@ from interlock.a2a.errors import (
 )
 from interlock.a2a.models import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
     ListTasksRequest,
     SendMessageRequest,
     SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
     Wire,
 )
 from interlock.a2a.negotiation import Extensions
@@ -103,10 +107,30 @@ SUBSCRIBE_TO_TASK = Operation(
     STREAMING,
     streams=True,
 )
-CREATE_PUSH_CONFIG = Operation("CreateTaskPushNotificationConfig", Wire, _not_served, PUSH_NOTIFICATIONS)
-GET_PUSH_CONFIG = Operation("GetTaskPushNotificationConfig", Wire, _not_served, PUSH_NOTIFICATIONS)
-LIST_PUSH_CONFIGS = Operation("ListTaskPushNotificationConfigs", Wire, _not_served, PUSH_NOTIFICATIONS)
-DELETE_PUSH_CONFIG = Operation("DeleteTaskPushNotificationConfig", Wire, _not_served, PUSH_NOTIFICATIONS)
+CREATE_PUSH_CONFIG = Operation(
+    "CreateTaskPushNotificationConfig",
+    TaskPushNotificationConfig,
+    lambda service, context, request: service.create_push_config(context, request),
+    PUSH_NOTIFICATIONS,
+)
+GET_PUSH_CONFIG = Operation(
+    "GetTaskPushNotificationConfig",
+    GetTaskPushNotificationConfigRequest,
+    lambda service, context, request: service.get_push_config(context, request),
+    PUSH_NOTIFICATIONS,
+)
+LIST_PUSH_CONFIGS = Operation(
+    "ListTaskPushNotificationConfigs",
+    ListTaskPushNotificationConfigsRequest,
+    lambda service, context, request: service.list_push_configs(context, request),
+    PUSH_NOTIFICATIONS,
+)
+DELETE_PUSH_CONFIG = Operation(
+    "DeleteTaskPushNotificationConfig",
+    DeleteTaskPushNotificationConfigRequest,
+    lambda service, context, request: service.delete_push_config(context, request),
+    PUSH_NOTIFICATIONS,
+)
 GET_EXTENDED_CARD = Operation("GetExtendedAgentCard", Wire, _not_served, EXTENDED_CARD)
 
 OPERATIONS = (

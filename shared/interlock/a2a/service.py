@@ -6,7 +6,12 @@ from typing import Protocol
 
 from interlock.a2a.models import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    Empty,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     SendMessageRequest,
@@ -14,6 +19,7 @@ from interlock.a2a.models import (
     StreamResponse,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
 )
 
 
@@ -62,6 +68,22 @@ class A2AService(Protocol):
     def send_streaming_message(self, context: CallContext, request: SendMessageRequest) -> EventStream: ...
 
     def subscribe_to_task(self, context: CallContext, request: SubscribeToTaskRequest) -> EventStream: ...
+
+    def create_push_config(
+        self, context: CallContext, request: TaskPushNotificationConfig
+    ) -> TaskPushNotificationConfig: ...
+
+    def get_push_config(
+        self, context: CallContext, request: GetTaskPushNotificationConfigRequest
+    ) -> TaskPushNotificationConfig: ...
+
+    def list_push_configs(
+        self, context: CallContext, request: ListTaskPushNotificationConfigsRequest
+    ) -> ListTaskPushNotificationConfigsResponse: ...
+
+    def delete_push_config(
+        self, context: CallContext, request: DeleteTaskPushNotificationConfigRequest
+    ) -> Empty: ...
 
     def authenticate(self, context: CallContext) -> None:
         """Raises `Unauthenticated` unless the credential is valid: for what needs no task."""

@@ -15,24 +15,32 @@ from interlock.a2a.card import (
     SecurityScheme,
     check_media_types,
 )
-from interlock.a2a.errors import Unavailable
+from interlock.a2a.errors import PushNotificationNotSupported, Unavailable
 from interlock.a2a.models import (
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    Empty,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     SendMessageRequest,
     SendMessageResponse,
     SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
 )
 from interlock.a2a.service import CallContext, EventStream
 from interlock.agents import Agent
+from interlock.engine import push
 from interlock.engine.cancel import cancel_task
 from interlock.engine.context import Directory, Engine
 from interlock.engine.follow import send_streaming_message, subscribe_to_task
 from interlock.engine.get import get_task, list_tasks
 from interlock.engine.ports import StoreError
+from interlock.engine.push import Push
 from interlock.engine.send import send_message
 from interlock.oversight import hitl_prompt
 from interlock.oversight.principals import Principal
@@ -60,6 +68,8 @@ class OversightService:
     card: AgentCard
     check_parts: bool = False
     """Refuse parts whose media type the card does not name."""
+    push: Push | None = None
+    """None where push notifications are off; then the card says so, and no operation on them gets here."""
 
     def authenticate(self, context: CallContext) -> None:
         self.identify(context.credential)
@@ -76,6 +86,7 @@ class OversightService:
                 request,
                 extensions=context.extensions,
                 idempotency_key=context.idempotency_key,
+                push=self.push,
             )
 
     def send_streaming_message(self, context: CallContext, request: SendMessageRequest) -> EventStream:
@@ -90,12 +101,47 @@ class OversightService:
                 request,
                 extensions=context.extensions,
                 idempotency_key=context.idempotency_key,
+                push=self.push,
             )
 
     def subscribe_to_task(self, context: CallContext, request: SubscribeToTaskRequest) -> EventStream:
         caller = self.identify(context.credential)
         with store_errors():
             return subscribe_to_task(self.engine, caller, request, extensions=context.extensions)
+
+    def create_push_config(
+        self, context: CallContext, request: TaskPushNotificationConfig
+    ) -> TaskPushNotificationConfig:
+        caller = self.identify(context.credential)
+        with store_errors():
+            return push.create(self._pushes, caller, request, extensions=context.extensions)
+
+    def get_push_config(
+        self, context: CallContext, request: GetTaskPushNotificationConfigRequest
+    ) -> TaskPushNotificationConfig:
+        caller = self.identify(context.credential)
+        with store_errors():
+            return push.get(self._pushes, caller, request)
+
+    def list_push_configs(
+        self, context: CallContext, request: ListTaskPushNotificationConfigsRequest
+    ) -> ListTaskPushNotificationConfigsResponse:
+        caller = self.identify(context.credential)
+        with store_errors():
+            return push.list_configs(self._pushes, caller, request)
+
+    def delete_push_config(
+        self, context: CallContext, request: DeleteTaskPushNotificationConfigRequest
+    ) -> Empty:
+        caller = self.identify(context.credential)
+        with store_errors():
+            return push.delete(self._pushes, caller, request)
+
+    @property
+    def _pushes(self) -> Push:
+        if self.push is None:
+            raise PushNotificationNotSupported
+        return self.push
 
     def get_task(self, context: CallContext, request: GetTaskRequest) -> Task:
         caller = self.identify(context.credential)

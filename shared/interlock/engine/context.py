@@ -6,7 +6,7 @@ One conditional write decides. Whoever does not know whether its own write did, 
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -25,11 +25,12 @@ from interlock.engine.ports import (
     Waker,
     Write,
 )
-from interlock.engine.records import Event, Run, TaskMeta, event_item, event_key, instant
+from interlock.engine.records import Due, Event, Run, TaskMeta, event_item, event_key, instant
 
 MAX_ATTEMPTS = 12
 BACK_OFF_SECONDS = 0.02
 MAX_BACK_OFF_SECONDS = 0.5
+PUSH_GUARD_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +133,22 @@ def move(
             changed["view_at"] = f"{at}#{meta.task_id}"
             changed["said"] = meta.seq + 1 if event.status.message is not None else None
         key = event_key(meta.tenant, meta.task_id, meta.seq + 1)
-        writes.append(Put(key, event_item(event, op), (Missing("v"),)))
+        writes.append(Put(key, event_item(event, op, push=meta.push), (Missing("v"),)))
+        if meta.push:
+            writes.append(push_guard(meta, meta.seq + 1, now))
     kept: Item = {name: value for name, value in changed.items() if value is not None}
     removed = tuple(
         name for name, value in changed.items() if value is None and getattr(meta, name) is not None
     )
     writes.insert(0, Update(meta.key, kept, removed, (Equals("rev", meta.rev),)))
     return replace(meta, **changed), writes
+
+
+def push_guard(meta: TaskMeta, seq: int, now: datetime) -> Put:
+    """After a while somebody looks whether event `seq` was delivered, whatever became of its wake."""
+    at = instant(now + timedelta(seconds=PUSH_GUARD_SECONDS))
+    due = Due("push", meta.tenant, meta.task_id, str(seq), at)
+    return Put(due.key, due.item())
 
 
 def queue_turn(meta: TaskMeta, now: datetime, attempt: int = 1) -> Put:

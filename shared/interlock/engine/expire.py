@@ -1,24 +1,10 @@
-"""Timers: a DUE row says what is to be looked at and when. The row wakes; the write decides."""
+"""A prompt whose time is over."""
 
 from interlock.a2a.models import TaskState
 from interlock.engine.checkpoints import close_ask
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, status
 from interlock.engine.ports import ConditionFailed, Delete, Key, OutcomeUnknown, Write
-from interlock.engine.records import Checkpoint, Due, Event, TaskMeta, instant, parse_instant
-
-
-def handle_due(engine: Engine, key: Key) -> None:
-    """Handles the row under `key` if its time has come, and arms it again if it was woken early."""
-    item = engine.table.get(key)
-    if item is None:
-        return
-    due = Due.read(item)
-    if instant(engine.clock.now()) < due.at:
-        engine.waker.wake_timer(key, parse_instant(due.at))
-        return
-    if due.kind != "deadline":
-        raise AssertionError(f"a due row of unknown kind {due.kind!r}")
-    expire(engine, key, due)
+from interlock.engine.records import Checkpoint, Due, Event, TaskMeta
 
 
 def expire(engine: Engine, key: Key, due: Due) -> None:

@@ -13,9 +13,7 @@ from interlock.a2a.models import (
     SendMessageRequest,
     StreamResponse,
     SubscribeToTaskRequest,
-    TaskArtifactUpdateEvent,
     TaskState,
-    TaskStatusUpdateEvent,
 )
 from interlock.engine.context import Directory, Engine, attempts, new_id
 from interlock.engine.ports import (
@@ -29,6 +27,7 @@ from interlock.engine.ports import (
     StoreError,
     Update,
 )
+from interlock.engine.push import Push
 from interlock.engine.records import (
     Event,
     StreamSlot,
@@ -40,7 +39,7 @@ from interlock.engine.records import (
     task_pk,
 )
 from interlock.engine.send import admit
-from interlock.engine.view import load, present, shown_status
+from interlock.engine.view import load, present, stream_response
 from interlock.engine.visibility import check_tenant, not_found, sees
 from interlock.oversight.principals import Principal
 
@@ -167,25 +166,6 @@ class TaskStream:
         self._slot.release()
 
 
-def stream_response(meta: TaskMeta, event: Event, extensions: frozenset[str]) -> StreamResponse:
-    """What a stream says of an event."""
-    if event.artifact is not None:
-        artifact = TaskArtifactUpdateEvent(
-            task_id=meta.task_id,
-            context_id=meta.context_id,
-            artifact=event.artifact,
-            append=event.append,
-            last_chunk=event.last_chunk,
-        )
-        return StreamResponse(artifact_update=artifact)
-    if event.status is None:
-        raise AssertionError("an event with neither status nor artifact")
-    status = TaskStatusUpdateEvent(
-        task_id=meta.task_id, context_id=meta.context_id, status=shown_status(event.status, extensions)
-    )
-    return StreamResponse(status_update=status)
-
-
 class DirectReply:
     """Implements `EventStream`: exactly one message."""
 
@@ -215,11 +195,20 @@ def send_streaming_message(
     *,
     extensions: frozenset[str],
     idempotency_key: str | None = None,
+    push: Push | None = None,
 ) -> TaskStream | DirectReply:
     """As SendMessage, answered by a stream. Raises `A2AError` before it begins."""
     # The slot comes first: a message that was admitted must not be answered with "try again".
     with _slot(engine, caller) as slot:
-        admitted = admit(engine, directory, caller, request, idempotency_key)
+        admitted = admit(
+            engine,
+            directory,
+            caller,
+            request,
+            extensions=extensions,
+            idempotency_key=idempotency_key,
+            push=push,
+        )
         if isinstance(admitted, Message):
             slot.release()
             return DirectReply(admitted)

@@ -178,6 +178,9 @@ class Waker(Protocol):
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None: ...
 
+    def wake_push(self, tenant: str, task_id: str) -> None:
+        """Events of the task are to be delivered to its push notification configurations."""
+
     def wake_timer(self, key: Key, at: datetime) -> None:
         """The due row under `key` is to be looked at, not before `at`."""
 

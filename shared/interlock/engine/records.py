@@ -92,6 +92,8 @@ class TaskMeta(Record):
     """Sequence number of the event that carries the current status message."""
     rerun: bool = False
     """Whether its skill says that a lost turn may be run again."""
+    push: bool = False
+    """Whether it has, or had, push notification configurations."""
 
     @staticmethod
     def key_of(tenant: str, task_id: str) -> Key:
@@ -137,10 +139,13 @@ def event_key(tenant: str, task_id: str, seq: int) -> Key:
     return Key(task_pk(tenant, task_id), f"EVT#{seq:010d}")
 
 
-def event_item(event: Event, op: str) -> Item:
-    """`op` is the id of the attempt: who lost the reply to its write finds its own event by it."""
+def event_item(event: Event, op: str, *, push: bool = False) -> Item:
+    """`op` is the id of the attempt: who lost the reply to its write finds its own event by it.
+
+    `push` marks an event that is to be delivered, for whoever reads the table's stream.
+    """
     body = event.wire_json()
-    item: Item = {"v": SCHEMA_VERSION, "op": op}
+    item: Item = {"v": SCHEMA_VERSION, "op": op, **({"push": True} if push else {})}
     if len(body) <= COMPRESS_ABOVE:
         item["body"] = body
         return item
@@ -240,6 +245,39 @@ def inbox_view(tenant: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class PushConfig(Record):
+    """A push notification configuration, and how far its delivery has come.
+
+    `sealed` is the configuration as the wire has it, encrypted: it holds credentials. `delivered` is the
+    number of the last event that was acknowledged. A worker that delivers is its `holder`, by a lease.
+    """
+
+    tenant: str
+    task_id: str
+    config_id: str
+    by: str
+    sealed: bytes
+    delivered: int
+    extensions: str
+    status: str = "active"
+    tries: int = 0
+    retry_at: str | None = None
+    holder: str | None = None
+    held_until: str | None = None
+
+    ACTIVE: ClassVar[str] = "active"
+    PARKED: ClassVar[str] = "parked"
+
+    @staticmethod
+    def key_of(tenant: str, task_id: str, config_id: str) -> Key:
+        return Key(task_pk(tenant, task_id), f"PUSH#{config_id}")
+
+    @property
+    def key(self) -> Key:
+        return self.key_of(self.tenant, self.task_id, self.config_id)
+
+
+@dataclass(frozen=True, slots=True)
 class Due(Record):
     """Something that is to be looked at once `at` has passed; deleted only when it was handled."""
 
@@ -248,6 +286,10 @@ class Due(Record):
     task_id: str
     id: str
     at: str
+
+    @property
+    def key(self) -> Key:
+        return self.key_of(self.at, self.kind, self.tenant, self.task_id, self.id)
 
     @staticmethod
     def key_of(at: str, kind: str, tenant: str, task_id: str, id: str) -> Key:  # noqa: A002

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import dataclass
 from hashlib import sha256
 
 from interlock.a2a.errors import (
@@ -14,6 +15,7 @@ from interlock.a2a.models import (
     Message,
     SendMessageRequest,
     SendMessageResponse,
+    TaskPushNotificationConfig,
     TaskState,
 )
 from interlock.a2a.models import Role as MessageRole
@@ -21,10 +23,12 @@ from interlock.engine.answer import Answer, admit_answer
 from interlock.engine.checkpoints import close_ask
 from interlock.engine.context import Directory, Engine, attempts, landed, move, new_id, queue_turn, status
 from interlock.engine.ports import ConditionFailed, Item, Missing, OutcomeUnknown, Put, Write
+from interlock.engine.push import Push, create, new_config, owned
 from interlock.engine.records import (
     Checkpoint,
     Event,
     EventTooLarge,
+    PushConfig,
     SendKey,
     TaskMeta,
     event_item,
@@ -50,9 +54,21 @@ def send_message(
     *,
     extensions: frozenset[str],
     idempotency_key: str | None = None,
+    push: Push | None = None,
 ) -> SendMessageResponse:
-    """Raises `A2AError`; then nothing was stored and no prompt was consumed."""
-    admitted = admit(engine, directory, caller, request, idempotency_key)
+    """Raises `A2AError`; then nothing was stored and no prompt was consumed.
+
+    `push` is None where push notifications are off.
+    """
+    admitted = admit(
+        engine,
+        directory,
+        caller,
+        request,
+        extensions=extensions,
+        idempotency_key=idempotency_key,
+        push=push,
+    )
     if isinstance(admitted, Message):
         return SendMessageResponse(message=admitted)
     configuration = request.configuration
@@ -72,16 +88,17 @@ def admit(
     directory: Directory,
     caller: Principal,
     request: SendMessageRequest,
+    *,
+    extensions: frozenset[str],
     idempotency_key: str | None,
+    push: Push | None,
 ) -> Message | str:
     """Admits the message: gives the id of its task, which goes on by itself, or a direct reply."""
     check_tenant(caller, request.tenant)
     message = request.message
-    configuration = request.configuration
     if message.role is not MessageRole.USER:
         raise InvalidParams("message.role must be ROLE_USER")
-    if configuration is not None and configuration.task_push_notification_config is not None:
-        raise PushNotificationNotSupported
+    notify = _inline_push(push, request, extensions)
     try:
         response = hitl_prompt.parse_response(message.metadata)
     except hitl_prompt.MalformedResponse as error:
@@ -94,8 +111,9 @@ def admit(
             if direct is not None:
                 return direct
             key = _idempotency_key(request, idempotency_key)
-            return create_task(engine, directory, caller, request, key)
+            return create_task(engine, directory, caller, request, key, notify)
         task_id = message.task_id
+        since = notify.check(caller, task_id) if notify is not None else 0
         if response is not None:
             admit_answer(engine, Answer(caller, task_id, response.prompt_id, response.payload, message))
         else:
@@ -103,7 +121,44 @@ def admit(
             continue_task(engine, caller, task_id, message, key)
     except EventTooLarge as error:
         raise InvalidParams(f"The message is {error}") from error
+    if notify is not None:
+        notify.add(caller, task_id, since)
     return task_id
+
+
+@dataclass(frozen=True, slots=True)
+class InlinePush:
+    """The push notification configuration that came with a message."""
+
+    push: Push
+    asked: TaskPushNotificationConfig
+    extensions: frozenset[str]
+
+    def config(self, caller: Principal, meta: TaskMeta) -> PushConfig:
+        return new_config(self.push, caller, meta, self.asked, self.extensions)
+
+    def check(self, caller: Principal, task_id: str) -> int:
+        """Raises what `add` would, before the message is admitted. Gives the event to notify after."""
+        meta = owned(self.push.engine, caller, task_id)
+        self.config(caller, meta)
+        return meta.seq
+
+    def add(self, caller: Principal, task_id: str, since: int) -> None:
+        asked = self.asked.model_copy(update={"task_id": task_id})
+        create(self.push, caller, asked, extensions=self.extensions, since=since)
+
+
+def _inline_push(
+    push: Push | None, request: SendMessageRequest, extensions: frozenset[str]
+) -> InlinePush | None:
+    asked = request.configuration.task_push_notification_config if request.configuration else None
+    if asked is None:
+        return None
+    if push is None:
+        raise PushNotificationNotSupported
+    if asked.task_id is not None and asked.task_id != request.message.task_id:
+        raise InvalidParams("taskPushNotificationConfig.taskId is not the message's")
+    return InlinePush(push, asked, extensions)
 
 
 def _idempotency_key(request: SendMessageRequest, header: str | None) -> str | None:
@@ -118,7 +173,12 @@ def _idempotency_key(request: SendMessageRequest, header: str | None) -> str | N
 
 
 def create_task(
-    engine: Engine, directory: Directory, caller: Principal, request: SendMessageRequest, key: str | None
+    engine: Engine,
+    directory: Directory,
+    caller: Principal,
+    request: SendMessageRequest,
+    key: str | None,
+    notify: InlinePush | None = None,
 ) -> str:
     """META, the first event, the RUN row and the idempotency key are one transaction: all or nothing."""
     if not caller.has(Role.CALLER):
@@ -144,6 +204,7 @@ def create_task(
             status_at=at,
             view=owner_view(caller.tenant, caller.id),
             view_at=f"{at}#{task_id}",
+            push=notify is not None,
         )
         event = Event(message=stored, status=status(TaskState.SUBMITTED, now), by=caller.id)
         writes: list[Write] = [
@@ -153,6 +214,9 @@ def create_task(
         ]
         if key is not None:
             writes.append(_note_key(caller, key, task_id, digest))
+        if notify is not None:
+            config = notify.config(caller, meta)
+            writes.append(Put(config.key, config.item()))
         try:
             engine.table.write(*writes)
         except OutcomeUnknown:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from interlock.a2a.models import TaskState
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, queue_turn, status
-from interlock.engine.expire import handle_due
+from interlock.engine.due import handle_due
 from interlock.engine.ports import LAST, ConditionFailed, Delete, Equals, Item, Key, OutcomeUnknown
 from interlock.engine.records import (
     SHARDS,

@@ -2,7 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 
-from interlock.a2a.models import Artifact, Message, Task, TaskStatus
+from interlock.a2a.models import (
+    Artifact,
+    Message,
+    StreamResponse,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
 from interlock.engine.ports import Page, Table
 from interlock.engine.records import Event, TaskMeta, read_event, task_pk
 from interlock.oversight import hitl_prompt
@@ -102,3 +110,22 @@ def shown(message: Message, extensions: frozenset[str]) -> Message:
     metadata = {key: value for key, value in (message.metadata or {}).items() if key != hitl_prompt.URI}
     listed = [uri for uri in message.extensions or [] if uri != hitl_prompt.URI]
     return message.model_copy(update={"metadata": metadata or None, "extensions": listed or None})
+
+
+def stream_response(meta: TaskMeta, event: Event, extensions: frozenset[str]) -> StreamResponse:
+    """What a stream says of an event."""
+    if event.artifact is not None:
+        artifact = TaskArtifactUpdateEvent(
+            task_id=meta.task_id,
+            context_id=meta.context_id,
+            artifact=event.artifact,
+            append=event.append,
+            last_chunk=event.last_chunk,
+        )
+        return StreamResponse(artifact_update=artifact)
+    if event.status is None:
+        raise AssertionError("an event with neither status nor artifact")
+    status = TaskStatusUpdateEvent(
+        task_id=meta.task_id, context_id=meta.context_id, status=shown_status(event.status, extensions)
+    )
+    return StreamResponse(status_update=status)

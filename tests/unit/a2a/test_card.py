@@ -142,7 +142,7 @@ def test_another_method_on_the_card_is_405_in_the_error_form() -> None:
     assert reason(answer.json()["error"]) == "METHOD_NOT_ALLOWED"
 
 
-@pytest.mark.parametrize("capability", ["push_notifications", "extended_agent_card"])
+@pytest.mark.parametrize("capability", ["extended_agent_card"])
 def test_a_card_can_not_declare_what_is_not_served(capability: str) -> None:
     with pytest.raises(ValueError, match="not served"):
         Door(card=agent_card(capabilities=AgentCapabilities(**{capability: True})))

@@ -1,0 +1,23 @@
+"""Timers: a DUE row says what is to be looked at and when. The row wakes; the write decides."""
+
+from interlock.engine.context import Engine
+from interlock.engine.expire import expire
+from interlock.engine.ports import Key
+from interlock.engine.push import push_due
+from interlock.engine.records import Due, instant, parse_instant
+
+
+def handle_due(engine: Engine, key: Key) -> None:
+    """Handles the row under `key` if its time has come, and arms it again if it was woken early."""
+    item = engine.table.get(key)
+    if item is None:
+        return
+    due = Due.read(item)
+    if instant(engine.clock.now()) < due.at:
+        engine.waker.wake_timer(key, parse_instant(due.at))
+    elif due.kind == "deadline":
+        expire(engine, key, due)
+    elif due.kind == "push":
+        push_due(engine, key, due)
+    else:
+        raise AssertionError(f"a due row of unknown kind {due.kind!r}")
