@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError  # noqa: A004
 
+from interlock.adapters.aws import creating_clients, session
 from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
 from interlock.adapters.identities import IdentityStore
 
@@ -37,7 +37,9 @@ def aws_errors() -> Iterator[None]:
 def identities_table_of(stack: str) -> str:
     """The table's name, from the outputs of a CloudFormation stack."""
     with aws_errors():
-        described = boto3.session.Session().client("cloudformation").describe_stacks(StackName=stack)
+        with creating_clients:
+            client = session().client("cloudformation")
+        described = client.describe_stacks(StackName=stack)
     outputs = described["Stacks"][0].get("Outputs", [])
     for output in outputs:
         if output.get("OutputKey") == IDENTITIES_OUTPUT:

@@ -1,6 +1,7 @@
 """Where a command calls, and as whom: options, environment, or what `make run` wrote."""
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,8 @@ from interlock.cli.output import Exit, Failure
 
 DEV_FILE = Path(".interlock/dev.json")
 """`{"url": ..., "tokens": {"alice": ..., ...}}`, of the deployment on this machine."""
+INSTALLED_IN = Path(sys.prefix).parent
+"""Where the file is looked for next: set-up leaves the command line in `.venv` beside it."""
 DEV_IDENTITY = "alice"
 
 Url = Annotated[
@@ -51,15 +54,16 @@ def target(url: str | None, token: str | None, identity: str | None) -> Target:
 
 
 def _dev_file() -> tuple[str, dict[str, str]]:
-    try:
-        document: Any = json.loads(DEV_FILE.read_text())
-        tokens = {str(name): str(value) for name, value in document["tokens"].items()}
-        return str(document["url"]).rstrip("/"), tokens
-    except FileNotFoundError:
+    found = next((path for path in (DEV_FILE, INSTALLED_IN / DEV_FILE) if path.is_file()), None)
+    if found is None:
         raise Failure(
             "No deployment is named (--url and --token, or INTERLOCK_URL and INTERLOCK_TOKEN),"
-            f" and there is no {DEV_FILE} here, which `make run` writes.",
+            f" and there is no {DEV_FILE}, which `make run` writes.",
             Exit.USAGE,
-        ) from None
+        )
+    try:
+        document: Any = json.loads(found.read_text())
+        tokens = {str(name): str(value) for name, value in document["tokens"].items()}
+        return str(document["url"]).rstrip("/"), tokens
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise Failure(f"{DEV_FILE} can not be read.", Exit.USAGE) from None
+        raise Failure(f"{found} can not be read.", Exit.USAGE) from None

@@ -10,7 +10,10 @@ from pydantic import JsonValue
 
 from interlock.a2a.models import JsonObject
 
-MAX_DEPTH = 16
+MAX_DEPTH = 8
+MAX_ITEMS = 4
+MAX_LENGTH = 10_000
+"""A schema of somebody else may ask for more than there is memory for."""
 TEXT = "conformance"
 EXTRA_MEMBER = "extra_unknown_field"
 _WRONG: Mapping[str, JsonValue] = {
@@ -41,14 +44,11 @@ def invalid_payloads(schema: Mapping[str, Any], valid: JsonObject) -> Iterator[t
     properties = schema.get("properties")
     known: Mapping[str, Any] = properties if isinstance(properties, dict) else {}
     resolved = {name: _resolve(part, schema) for name, part in known.items() if isinstance(part, dict)}
-    everything: JsonObject = {**valid, EXTRA_MEMBER: 42}
+    wrong = {name: _WRONG[_kind(part)] for name, part in resolved.items() if _kind(part) in _WRONG}
+    yield "several at once", {**valid, **wrong, EXTRA_MEMBER: 42}
     for name, part in resolved.items():
-        if part.get("type") in _WRONG:
-            everything[name] = _WRONG[part["type"]]
-    yield "several at once", everything
-    for name, part in resolved.items():
-        if part.get("type") in _WRONG:
-            yield f"wrong type of {name}", {**valid, name: _WRONG[part["type"]]}
+        if name in wrong:
+            yield f"wrong type of {name}", {**valid, name: wrong[name]}
         for keyword, value in _out_of_bounds(part):
             yield f"{keyword} of {name}", {**valid, name: value}
     for name in list(valid):
@@ -59,7 +59,7 @@ def invalid_payloads(schema: Mapping[str, Any], valid: JsonObject) -> Iterator[t
 def _out_of_bounds(part: Mapping[str, Any]) -> Iterator[tuple[str, JsonValue]]:
     if "enum" in part or "const" in part:
         yield "enum" if "enum" in part else "const", "none of these"
-    if isinstance(part.get("maxLength"), int) and part["maxLength"] < 10_000:
+    if isinstance(part.get("maxLength"), int) and part["maxLength"] < MAX_LENGTH:
         yield "maxLength", "x" * (part["maxLength"] + 1)
     if isinstance(part.get("minLength"), int) and part["minLength"] > 0:
         yield "minLength", ""
@@ -83,13 +83,14 @@ def _value(part: Any, root: Mapping[str, Any], depth: int) -> JsonValue:
         return part["enum"][0]  # type: ignore[no-any-return]
     for keyword in ("oneOf", "anyOf"):
         if isinstance(part.get(keyword), list) and part[keyword]:
+            first = part[keyword][0]
             rest = {name: value for name, value in part.items() if name != keyword}
-            return _value({**rest, **part[keyword][0]}, root, depth + 1)
+            return _value({**rest, **first} if isinstance(first, dict) else rest, root, depth + 1)
     kind = _kind(part)
     if kind == "object":
         return _object(part, root, depth)
     if kind == "array":
-        return [_value(part.get("items", True), root, depth + 1)] * int(part.get("minItems", 0))
+        return _array(part, root, depth)
     if kind == "string":
         return _string(part)
     if kind in ("integer", "number"):
@@ -98,12 +99,13 @@ def _value(part: Any, root: Mapping[str, Any], depth: int) -> JsonValue:
 
 
 def _kind(part: Mapping[str, Any]) -> str:
+    """The first type that the part allows."""
     kind = part.get("type")
-    if isinstance(kind, list):
-        kind = kind[0] if kind else None
-    if kind is None:
-        kind = "object" if "properties" in part else "array" if "items" in part else "string"
-    return str(kind)
+    if isinstance(kind, list) and kind:
+        return str(kind[0])
+    if isinstance(kind, str):
+        return kind
+    return "object" if "properties" in part else "array" if "items" in part else "string"
 
 
 def _object(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> JsonObject:
@@ -113,10 +115,19 @@ def _object(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> Jso
     }
 
 
+def _array(part: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> list[JsonValue]:
+    count = int(part.get("minItems", 0))
+    if count > MAX_ITEMS or (count > 1 and part.get("uniqueItems")):
+        raise NotGenerated("a list of several items")
+    return [_value(part.get("items", True), root, depth + 1) for _ in range(count)]
+
+
 def _string(part: Mapping[str, Any]) -> str:
-    if "pattern" in part or "format" in part:
-        raise NotGenerated("a text with a pattern or a format")
-    return (TEXT + "x" * int(part.get("minLength", 0)))[: int(part.get("maxLength", len(TEXT) + 4096))]
+    shortest = int(part.get("minLength", 0))
+    if "pattern" in part or "format" in part or shortest > MAX_LENGTH:
+        raise NotGenerated("a text with a pattern or a format, or a very long one")
+    text = TEXT.ljust(shortest, "x")
+    return text[: int(part.get("maxLength", len(text)))]
 
 
 def _number(part: Mapping[str, Any]) -> int | float:

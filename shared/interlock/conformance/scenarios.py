@@ -349,7 +349,7 @@ def scenarios(run: Run) -> Iterator[Result]:
         run.notes.clear()
         try:
             figure = scenario(run)
-        except Failed as failed:
+        except (Failed, NotGenerated) as failed:
             result = Result(id_, title, False, str(failed), tuple(run.notes))
         except httpx.HTTPError as error:
             result = Result(id_, title, False, f"no reply: {type(error).__name__}", tuple(run.notes))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from interlock.cli import target
 from interlock.cli.app import app
 
 Invoke = Callable[..., Result]
@@ -14,6 +15,7 @@ Invoke = Callable[..., Result]
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(target, "INSTALLED_IN", tmp_path / "installed")
     for name in ("INTERLOCK_URL", "INTERLOCK_TOKEN", "INTERLOCK_IDENTITIES_TABLE"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path

@@ -356,6 +356,15 @@ def test_a_token_alone_is_for_the_laptop(door: Door, url: str, interlock: Invoke
     assert interlock("inbox", "--token", "il_mine", "--as", "bob").exit_code == 2
 
 
+def test_the_laptop_is_found_from_any_folder(
+    door: Door, url: str, elsewhere: Path, interlock: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (elsewhere / "installed").mkdir()
+    (elsewhere / ".interlock").rename(elsewhere / "installed" / ".interlock")
+    assert interlock("inbox").exit_code == 0
+    assert door.requests[0].headers["authorization"] == "Bearer il_alice"
+
+
 def test_without_a_deployment(interlock: Invoke) -> None:
     result = interlock("inbox")
     assert result.exit_code == 2

@@ -12,10 +12,19 @@ from tests.support.emulator import Emulator, create_table
 from tests.unit.cli.conftest import Invoke
 
 from interlock.a2a.errors import Unauthenticated
+from interlock.adapters.aws import session
 from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
 from interlock.adapters.identities import IdentityStore, TokenCredentials
 from interlock.engine.authenticate import authenticate
 from interlock.oversight.principals import Kind, Principal, Role
+
+
+@pytest.fixture(autouse=True)
+def new_process() -> Iterator[None]:
+    """Credentials and region are read anew, as by a command that starts."""
+    session.cache_clear()
+    yield
+    session.cache_clear()
 
 
 @pytest.fixture
