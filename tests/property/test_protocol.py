@@ -31,7 +31,7 @@ from interlock.a2a.models import (
 from interlock.a2a.models import Role as MessageRole
 from interlock.engine.answer import Admitted, Answer, admit_answer
 from interlock.engine.cancel import cancel_task
-from interlock.engine.expire import handle_due
+from interlock.engine.due import handle_due
 from interlock.engine.get import get_task
 from interlock.engine.ports import Delete, Item, Put, Update, Write
 from interlock.engine.records import Checkpoint, TaskMeta

@@ -32,7 +32,7 @@ from interlock.a2a.models import TaskState
 from interlock.agents import Turn
 from interlock.engine.answer import Admitted, Answer, admit_answer
 from interlock.engine.errors import AnswerInvalid, AnswerRefused
-from interlock.engine.expire import handle_due
+from interlock.engine.due import handle_due
 from interlock.engine.ports import Key
 from interlock.engine.records import Checkpoint, Event, read_event
 from interlock.oversight import hitl_prompt

@@ -8,7 +8,7 @@ from tests.support.twin import ANN, Deployment, asking, message, no_answer, once
 
 from interlock.a2a.models import TaskState
 from interlock.agents import Turn
-from interlock.engine.expire import handle_due
+from interlock.engine.due import handle_due
 from interlock.engine.ports import Key
 from interlock.engine.records import Checkpoint
 
