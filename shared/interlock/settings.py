@@ -35,6 +35,12 @@ class Settings(BaseModel):
     turn_seconds: Annotated[float, Field(gt=0)] = 840.0
     lease_seconds: Annotated[float, Field(gt=0)] = 60.0
     check_media_types: bool = False
+    a2a_0_3: bool = False
+    """Whether clients of A2A 0.3 are served too, over JSON-RPC; the card then has their members as well."""
+    signing_key_file: str | None = None
+    """A private P-256 key in PEM that signs the card; or else:"""
+    signing_kms_key: str | None = None
+    """The id or ARN of an AWS KMS key, ECC_NIST_P256 for signing."""
     streaming: bool = False
     """Whether the transport streams: uvicorn does, a buffered Lambda integration does not."""
     stream_seconds: Annotated[float, Field(gt=0)] = 840.0

@@ -20,10 +20,16 @@ from interlock.a2a.card import (
     SecurityRequirement,
     SecurityScheme,
 )
-from interlock.a2a.errors import TaskNotCancelable, TaskNotFound, Unauthenticated
+from interlock.a2a.errors import (
+    ExtendedAgentCardNotConfigured,
+    TaskNotCancelable,
+    TaskNotFound,
+    Unauthenticated,
+)
 from interlock.a2a.models import (
     Artifact,
     CancelTaskRequest,
+    GetExtendedAgentCardRequest,
     GetTaskRequest,
     ListTasksRequest,
     ListTasksResponse,
@@ -37,6 +43,7 @@ from interlock.a2a.models import (
     Wire,
 )
 from interlock.a2a.models import Message as A2AMessage
+from interlock.a2a.published import PublishedCard
 from interlock.a2a.service import CallContext
 
 CREDENTIAL = "Bearer good"
@@ -88,6 +95,7 @@ class FakeService:
     tasks: dict[str, Task] = field(default_factory=dict)
     calls: list[tuple[CallContext, Wire]] = field(default_factory=list)
     error: Exception | None = None
+    extended: PublishedCard | None = None
 
     def authenticate(self, context: CallContext) -> None:
         if context.credential != CREDENTIAL:
@@ -161,6 +169,14 @@ class FakeService:
         canceled = task.model_copy(update={"status": TaskStatus(state=TaskState.CANCELED, timestamp=AT)})
         self.tasks[task.id] = canceled
         return canceled
+
+    def get_extended_agent_card(
+        self, context: CallContext, request: GetExtendedAgentCardRequest
+    ) -> AgentCard:
+        self._enter(context, request)
+        if self.extended is None or context.address is None:
+            raise ExtendedAgentCardNotConfigured
+        return self.extended.at(context.address)
 
     def _enter(self, context: CallContext, request: Wire) -> None:
         self.authenticate(context)

@@ -1,19 +1,22 @@
 """The agents' door: both bindings and the card on one Starlette app."""
 
 import re
+from collections.abc import Sequence
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from interlock.a2a import http_json, strict_json
-from interlock.a2a.card import AgentCard
+from interlock.a2a.card import PROTOCOL_VERSION, PROTOCOL_VERSION_0_3, AgentCard
 from interlock.a2a.jsonrpc import JsonRpc
 from interlock.a2a.negotiation import Extensions
-from interlock.a2a.operations import Server, inline
+from interlock.a2a.operations import OPERATIONS, Operation, Server, inline
+from interlock.a2a.published import PublishedCard
 from interlock.a2a.service import A2AService
+from interlock.a2a.signing import JWKS_PATH, Signer
 from interlock.a2a.sse import Pace, Run
-from interlock.a2a.well_known import CARD_PATH, card_endpoint
+from interlock.a2a.well_known import CARD_PATH, Merge, card_endpoint, jwks_endpoint
 
 
 def create_app(
@@ -24,23 +27,34 @@ def create_app(
     public_url: str | None = None,
     max_body: int = strict_json.MAX_BYTES,
     pace: Pace = Pace(),  # noqa: B008 (frozen)
+    v0_3: bool = False,
+    signer: Signer | None = None,
 ) -> Starlette:
     """Serves JSON-RPC and HTTP+JSON at the same URL, which the card names.
 
     `run` decides where the service is called: `inline`, or `starlette.concurrency.run_in_threadpool` where
     requests come at once. `public_url` is that URL where the requests' own address is not the one to publish.
-    `max_body` is in bytes, `pace` is that of streams. Raises `ValueError` for a card that declares what is
-    not served here.
+    `max_body` is in bytes, `pace` is that of streams. `v0_3` serves clients of A2A 0.3 by JSON-RPC too, and a
+    card that they can read. `signer` signs the card where its address is known to be ours.
     """
-    capabilities = card.capabilities
-    if capabilities.extended_agent_card:
-        raise ValueError("the card declares a capability that is not served")
-    server = Server(service, capabilities, Extensions(card), run, max_body, pace)
-    rpc = Route("/", JsonRpc(server), methods=["POST"])
+    server = Server(service, card.capabilities, Extensions(card), run, max_body, pace, public_url)
+    versions: dict[str, Sequence[Operation]] = {PROTOCOL_VERSION: OPERATIONS}
+    merge: Merge | None = None
+    if v0_3:
+        # Whoever does not serve it does not pay for it.
+        from interlock.a2a import v0_3 as legacy
+
+        versions[PROTOCOL_VERSION_0_3] = legacy.OPERATIONS
+        merge = legacy.merged
+    rpc = Route("/", JsonRpc(server, versions), methods=["POST"])
     # Below a root path or a stage, clients post to the URL with and without a slash at the end.
     rpc.path_regex = re.compile("^/?$")
+    published = PublishedCard(card, v0_3=v0_3, signer=signer)
+    well_known = [Route(CARD_PATH, card_endpoint(published, public_url, run, merge))]
+    if signer is not None:
+        well_known.append(Route(JWKS_PATH, jwks_endpoint(signer, run)))
     app = Starlette(
-        routes=[rpc, Route(CARD_PATH, card_endpoint(card, public_url)), *http_json.routes(server)],
+        routes=[rpc, *well_known, *http_json.routes(server)],
         exception_handlers={HTTPException: http_json.http_exception},
     )
     app.router.redirect_slashes = False

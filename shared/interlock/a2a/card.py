@@ -11,6 +11,9 @@ from pydantic import Field, model_validator
 from interlock.a2a.errors import ContentTypeNotSupported, FieldViolation
 from interlock.a2a.models import JsonObject, Message, Wire
 
+PROTOCOL_VERSION = "1.0"
+PROTOCOL_VERSION_0_3 = "0.3"
+
 Text = Annotated[str, Field(min_length=1)]
 Texts = Annotated[list[Text], Field(min_length=1)]
 ExtensionUri = Annotated[str, Field(pattern=r"^[!-+\--~]+$")]
@@ -169,11 +172,14 @@ class AgentCard(Wire):
     security_requirements: SecurityRequirements | None = None
     signatures: Annotated[list[AgentCardSignature], Field(min_length=1)] | None = None
 
-    def served_at(self, url: str) -> Self:
-        """The card with both bindings at `url`, JSON-RPC preferred."""
+    def served_at(self, url: str, *, v0_3: bool = False) -> Self:
+        """The card with both bindings at `url`, JSON-RPC preferred; `v0_3` adds JSON-RPC of A2A 0.3."""
+        served = [("JSONRPC", PROTOCOL_VERSION), ("HTTP+JSON", PROTOCOL_VERSION)]
+        if v0_3:
+            served.append(("JSONRPC", PROTOCOL_VERSION_0_3))
         interfaces = [
-            AgentInterface(url=url, protocol_binding=binding, protocol_version="1.0")
-            for binding in ("JSONRPC", "HTTP+JSON")
+            AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+            for binding, version in served
         ]
         return self.model_copy(update={"supported_interfaces": interfaces})
 

@@ -202,6 +202,14 @@ class RequestContentTypeNotSupported(ContentTypeNotSupported):
     http_status = 415
 
 
+class ExtendedAgentCardNotConfigured(A2AError):
+    code = -32007
+    http_status = 400
+    status = "FAILED_PRECONDITION"
+    reason = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+    text = "There is no extended agent card"
+
+
 class ExtensionSupportRequired(A2AError):
     code = -32008
     http_status = 400

@@ -94,6 +94,8 @@ class Resource:
                 )
         except Exception as exc:  # noqa: BLE001 (`told` logs what is not the protocol's own)
             return error_response(told(exc, operation.name), media_type, headers)
+        if operation.cache_control is not None:
+            headers["cache-control"] = operation.cache_control
         return Response(result, 200, headers, media_type)
 
     async def _params(self, http: Request) -> Callable[[type[Wire]], Wire]:

@@ -4,7 +4,7 @@ Errors travel with HTTP 200, except the refusals 401 and 403, and 413 for a body
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pydantic import JsonValue
 from starlette.requests import Request
@@ -12,9 +12,18 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from interlock.a2a import strict_json
+from interlock.a2a.card import PROTOCOL_VERSION_0_3
 from interlock.a2a.errors import A2AError, InvalidParams, InvalidRequest, MethodNotFound
-from interlock.a2a.negotiation import JSON, check_content_type, check_version, echo
-from interlock.a2a.operations import OPERATIONS, Server, error_headers, parse, told
+from interlock.a2a.negotiation import (
+    EXTENSIONS,
+    EXTENSIONS_0_3,
+    JSON,
+    asked_version,
+    check_content_type,
+    check_version,
+    echo,
+)
+from interlock.a2a.operations import Operation, Server, error_headers, parse, told
 from interlock.a2a.sse import OpenStream
 
 MAX_ID_LENGTH = 256
@@ -23,14 +32,16 @@ MAX_DEPTH = strict_json.MAX_DEPTH + 1
 
 Id = str | int | None
 
-_OPERATIONS = {operation.name: operation for operation in OPERATIONS}
-
 
 class JsonRpc:
-    """An ASGI app for `POST` of one request object."""
+    """An ASGI app for `POST` of one request object. `versions` are those it serves, with their methods."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, versions: Mapping[str, Iterable[Operation]]) -> None:
         self._server = server
+        self._versions = {
+            version: {operation.name: operation for operation in operations}
+            for version, operations in versions.items()
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         response = await self._respond(Request(scope, receive))
@@ -39,7 +50,7 @@ class JsonRpc:
     async def _respond(self, http: Request) -> Response:
         request_id: Id = None
         activated = self._server.extensions.activate(http.headers)
-        headers = echo(activated)
+        headers = echo(activated, self._extensions_header(http))
         try:
             check_content_type(http.headers)
             envelope = await self._envelope(http)
@@ -57,6 +68,10 @@ class JsonRpc:
             return Response(error_body(request_id, error), error.jsonrpc_http_status, headers, JSON)
         return Response(_result_body(request_id, result), 200, headers, JSON)
 
+    def _extensions_header(self, http: Request) -> str:
+        speaks_0_3 = asked_version(http) == PROTOCOL_VERSION_0_3 and PROTOCOL_VERSION_0_3 in self._versions
+        return EXTENSIONS_0_3 if speaks_0_3 else EXTENSIONS
+
     async def _envelope(self, http: Request) -> Mapping[str, JsonValue]:
         body = await self._server.read_body(http)
         value = strict_json.loads(body, max_bytes=self._server.max_body, max_depth=MAX_DEPTH)
@@ -70,11 +85,11 @@ class JsonRpc:
         self, http: Request, activated: frozenset[str], envelope: Mapping[str, JsonValue]
     ) -> str | OpenStream:
         method, params = _call(envelope)
-        check_version(http)
+        version = check_version(http, self._versions)
         self._server.extensions.check_required(activated)
-        operation = _OPERATIONS.get(method)
+        operation = self._versions[version].get(method)
         if operation is None:
-            raise MethodNotFound
+            raise MethodNotFound(f"A2A {version} has no such method")
         if not isinstance(params, dict):
             raise InvalidParams("params must be an object")
         return await self._server.call(operation, http, activated, lambda model: parse(model, params))

@@ -283,6 +283,10 @@ class CancelTaskRequest(Wire):
     metadata: JsonObject | None = None
 
 
+class GetExtendedAgentCardRequest(Wire):
+    tenant: OptionalText = None
+
+
 class ListTasksRequest(Wire):
     tenant: OptionalText = None
     context_id: OptionalIdentifier = None

@@ -3,19 +3,18 @@
 A2A 1.0.1, sections 3.2.6, 3.6, 9.1, 11.1 and 14.2; docs/topics/extensions.md, "Extension Activation".
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 
-from interlock.a2a.card import AgentCard, essence
+from interlock.a2a.card import PROTOCOL_VERSION, PROTOCOL_VERSION_0_3, AgentCard, essence
 from interlock.a2a.errors import (
     ExtensionSupportRequired,
     RequestContentTypeNotSupported,
     VersionNotSupported,
 )
 
-PROTOCOL_VERSION = "1.0"
 VERSION = "A2A-Version"
 """A header, or a query parameter where a client can not set headers (section 3.6.1)."""
 EXTENSIONS = "A2A-Extensions"
@@ -29,11 +28,18 @@ MAX_REQUESTED_EXTENSIONS = 64
 """URIs looked at; further ones count as unknown, and unknown ones are ignored."""
 
 
-def check_version(request: HTTPConnection) -> None:
-    """Raises `VersionNotSupported` unless the request asks for 1.0; one that asks for nothing means 0.3."""
+def asked_version(request: HTTPConnection) -> str:
+    """The version that a request asks for; one that asks for nothing means 0.3 (section 3.6.2)."""
     asked = request.headers.get(VERSION) or request.query_params.get(VERSION, "")
-    if asked.strip() != PROTOCOL_VERSION:
-        raise VersionNotSupported(metadata={"supportedVersions": PROTOCOL_VERSION})
+    return asked.strip() or PROTOCOL_VERSION_0_3
+
+
+def check_version(request: HTTPConnection, served: Collection[str] = (PROTOCOL_VERSION,)) -> str:
+    """The version that the request asks for. Raises `VersionNotSupported` unless it is served."""
+    asked = asked_version(request)
+    if asked not in served:
+        raise VersionNotSupported(metadata={"supportedVersions": ", ".join(sorted(served))})
+    return asked
 
 
 class Extensions:
@@ -60,10 +66,10 @@ class Extensions:
             raise ExtensionSupportRequired(metadata={"extensions": ", ".join(sorted(missing))})
 
 
-def echo(activated: Iterable[str]) -> dict[str, str]:
+def echo(activated: Iterable[str], name: str = EXTENSIONS) -> dict[str, str]:
     """The response headers that say what was activated."""
     uris = sorted(activated)
-    return {EXTENSIONS: ", ".join(uris)} if uris else {}
+    return {name: ", ".join(uris)} if uris else {}
 
 
 def check_content_type(headers: Headers) -> None:

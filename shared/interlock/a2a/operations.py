@@ -10,6 +10,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 from starlette.requests import ClientDisconnect, Request
 
+from interlock.a2a.address import address
 from interlock.a2a.card import AgentCapabilities
 from interlock.a2a.errors import (
     A2AError,
@@ -24,6 +25,7 @@ from interlock.a2a.errors import (
 from interlock.a2a.models import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
+    GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -66,17 +68,18 @@ EXTENDED_CARD = Gate("extended_agent_card", UnsupportedOperation)
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """`name` is the JSON-RPC method. `call` gives a result, or with `streams` an `EventStream`."""
+    """`name` is the JSON-RPC method. `call` gives a result, or with `streams` an `EventStream`.
+
+    `addressed`: the context says where the request came. `cache_control` is that of the answer to a GET.
+    """
 
     name: str
     request: type[Wire]
     call: Callable[[A2AService, CallContext, Any], Any]
     gate: Gate | None = None
     streams: bool = False
-
-
-def _not_served(_service: A2AService, _context: CallContext, _request: Wire) -> Wire:
-    raise AssertionError("a gate that must not be open")
+    addressed: bool = False
+    cache_control: str | None = None
 
 
 SEND_MESSAGE = Operation(
@@ -131,7 +134,14 @@ DELETE_PUSH_CONFIG = Operation(
     lambda service, context, request: service.delete_push_config(context, request),
     PUSH_NOTIFICATIONS,
 )
-GET_EXTENDED_CARD = Operation("GetExtendedAgentCard", Wire, _not_served, EXTENDED_CARD)
+GET_EXTENDED_CARD = Operation(
+    "GetExtendedAgentCard",
+    GetExtendedAgentCardRequest,
+    lambda service, context, request: service.get_extended_agent_card(context, request),
+    EXTENDED_CARD,
+    addressed=True,
+    cache_control="private, max-age=300",
+)
 
 OPERATIONS = (
     SEND_MESSAGE,
@@ -158,6 +168,7 @@ class Server:
     run: Run
     max_body: int
     pace: Pace
+    public_url: str | None
 
     async def call(
         self,
@@ -174,6 +185,7 @@ class Server:
             credential=http.headers.get("authorization"),
             extensions=activated,
             idempotency_key=http.headers.get("idempotency-key"),
+            address=address(http, self.public_url) if operation.addressed else None,
         )
         gate = operation.gate
         if gate is not None and not getattr(self.capabilities, gate.capability):

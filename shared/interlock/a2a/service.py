@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from interlock.a2a.address import Address
+from interlock.a2a.card import AgentCard
 from interlock.a2a.models import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
     Empty,
+    GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -29,12 +32,13 @@ class CallContext:
 
     `credential` is the `Authorization` header as received, or None. `extensions` are the URIs that
     are both requested and supported, as declared in the card. `idempotency_key` is the header's
-    value, unchecked.
+    value, unchecked. `address` is where the request came, for operations that are about it.
     """
 
     credential: str | None = None
     extensions: frozenset[str] = field(default_factory=frozenset)
     idempotency_key: str | None = None
+    address: Address | None = None
 
 
 class EventStream(Protocol):
@@ -84,6 +88,10 @@ class A2AService(Protocol):
     def delete_push_config(
         self, context: CallContext, request: DeleteTaskPushNotificationConfigRequest
     ) -> Empty: ...
+
+    def get_extended_agent_card(
+        self, context: CallContext, request: GetExtendedAgentCardRequest
+    ) -> AgentCard: ...
 
     def authenticate(self, context: CallContext) -> None:
         """Raises `Unauthenticated` unless the credential is valid: for what needs no task."""

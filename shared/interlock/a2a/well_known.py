@@ -1,48 +1,84 @@
-"""The public agent card at its well-known path (A2A 1.0.1, sections 8.2 and 8.6)."""
+"""What is public: the agent card (A2A 1.0.1, sections 8.2 and 8.6), and the key that it is verified with."""
 
+import json
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
 from hashlib import sha256
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
-from interlock.a2a.card import AgentCard
+from interlock.a2a.address import Address, address
+from interlock.a2a.card import PROTOCOL_VERSION, AgentCard
+from interlock.a2a.http_json import error_response
+from interlock.a2a.models import JsonObject
+from interlock.a2a.negotiation import JSON, VERSION, asked_version
+from interlock.a2a.operations import told
+from interlock.a2a.published import ADDRESSES, PublishedCard
+from interlock.a2a.signing import Signer
+from interlock.a2a.sse import Run
 
 CARD_PATH = "/.well-known/agent-card.json"
 MAX_AGE = 300
 """Seconds that a client or a proxy may keep the card."""
+CURRENT_MAJOR = PROTOCOL_VERSION.partition(".")[0]
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+Merge = Callable[[AgentCard], JsonObject]
 
 
-def card_endpoint(card: AgentCard, public_url: str | None) -> Callable[[Request], Awaitable[Response]]:
-    """`GET` and `HEAD` of the card (section 8.6). `public_url` goes before the request's own address."""
-    fixed_url = public_url.rstrip("/") if public_url else None
+def card_endpoint(
+    card: PublishedCard, public_url: str | None, run: Run, merge: Merge | None = None
+) -> Endpoint:
+    """`GET` and `HEAD` of the card (section 8.6). `public_url` goes before the request's own address.
+
+    `merge` makes it a card that clients of 0.3 read too, except for who asks for 1.0.
+    """
+
+    @lru_cache(2 * ADDRESSES)
+    def written(at: Address, current: bool) -> bytes:
+        published = card.at(at)
+        if merge is None or current:
+            return published.wire_json().encode()
+        return json.dumps(merge(published), ensure_ascii=False, separators=(",", ":")).encode()
 
     async def serve(request: Request) -> Response:
-        body = card.served_at(fixed_url or base_url(request, CARD_PATH)).wire_json().encode()
-        etag = f'"{sha256(body).hexdigest()}"'
-        headers = {"etag": etag, "cache-control": f"public, max-age={MAX_AGE}"}
-        if _has(request.headers, etag):
-            return Response(status_code=304, headers=headers)
-        headers["content-length"] = str(len(body))
-        shown = b"" if request.method == "HEAD" else body
-        return Response(shown, headers=headers, media_type="application/json")
+        current = asked_version(request).partition(".")[0] == CURRENT_MAJOR
+        headers = {"vary": VERSION} if merge is not None else {}
+        try:
+            body = await run(written, address(request, public_url), current)
+        except Exception as exc:  # noqa: BLE001 (`told` logs what is not the protocol's own)
+            return error_response(told(exc, "the agent card"), JSON, headers)
+        return _document(request, body, headers)
 
     return serve
 
 
-def base_url(request: Request, path: str) -> str:
-    """Where the caller finds the root of this app, without a trailing slash; `path` is what it asked for.
+def jwks_endpoint(signer: Signer, run: Run) -> Endpoint:
+    """`GET` and `HEAD` of the JWK Set (RFC 7517, section 5)."""
 
-    Behind API Gateway the stage is part of the caller's path only, which is in the event of the adapter.
-    """
-    root: str = request.scope.get("root_path", "")
-    if "aws.event" in request.scope:
-        caller_path = request.scope["aws.event"].get("requestContext", {}).get("path", "")
-        root = caller_path.removesuffix(path) if caller_path.endswith(path) else root
-    url = request.base_url.replace(path=root.rstrip("/"), query="")
-    forwarded = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
-    return str(url.replace(scheme=forwarded) if forwarded in ("http", "https") else url)
+    def written() -> bytes:
+        return json.dumps({"keys": [signer.public_jwk]}, separators=(",", ":")).encode()
+
+    async def serve(request: Request) -> Response:
+        try:
+            body = await run(written)
+        except Exception as exc:  # noqa: BLE001 (`told` logs what is not the protocol's own)
+            return error_response(told(exc, "the JWK Set"), JSON, {})
+        return _document(request, body, {})
+
+    return serve
+
+
+def _document(request: Request, body: bytes, headers: dict[str, str]) -> Response:
+    etag = f'"{sha256(body).hexdigest()}"'
+    headers = {**headers, "etag": etag, "cache-control": f"public, max-age={MAX_AGE}"}
+    if _has(request.headers, etag):
+        return Response(status_code=304, headers=headers)
+    headers["content-length"] = str(len(body))
+    shown = b"" if request.method == "HEAD" else body
+    return Response(shown, headers=headers, media_type=JSON)
 
 
 def _has(headers: Headers, etag: str) -> bool:

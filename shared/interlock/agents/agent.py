@@ -30,6 +30,7 @@ class DeclaredSkill:
     run: AgentSkillFunction
     matches: Matches | None
     rerun: bool
+    listed: bool
 
 
 @dataclass(slots=True)
@@ -60,12 +61,14 @@ class Agent:
         examples: Sequence[str] = (),
         matches: Matches | None = None,
         rerun: bool = False,
+        listed: bool = True,
     ) -> Callable[[AgentSkillFunction], AgentSkillFunction]:
         """Declares the decorated async function as a skill.
 
         A message goes to the skill that `metadata.skillHint` names, else to the first that `matches` it,
         else to the first without `matches`. `rerun` says that a turn may be run twice, because all it does
         outside is keyed by `turn.effect_key`: if its worker is lost it is then run again, and not FAILED.
+        One that is not `listed` is served like any other, but only the card for authenticated callers has it.
         """
         _check_name(id)
         if any(skill.id == id for skill in self.skills):
@@ -83,6 +86,7 @@ class Agent:
                     run=function,
                     matches=matches,
                     rerun=rerun,
+                    listed=listed,
                 )
             )
             return function

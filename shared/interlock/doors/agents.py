@@ -10,16 +10,18 @@ from interlock.a2a.card import (
     AgentExtension,
     AgentSkill,
     HTTPAuthSecurityScheme,
+    OpenIdConnectSecurityScheme,
     ScopeList,
     SecurityRequirement,
     SecurityScheme,
     check_media_types,
 )
-from interlock.a2a.errors import PushNotificationNotSupported, Unavailable
+from interlock.a2a.errors import ExtendedAgentCardNotConfigured, PushNotificationNotSupported, Unavailable
 from interlock.a2a.models import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
     Empty,
+    GetExtendedAgentCardRequest,
     GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
     ListTaskPushNotificationConfigsRequest,
@@ -32,8 +34,10 @@ from interlock.a2a.models import (
     Task,
     TaskPushNotificationConfig,
 )
+from interlock.a2a.published import PublishedCard
 from interlock.a2a.service import CallContext, EventStream
 from interlock.agents import Agent
+from interlock.agents.agent import DeclaredSkill
 from interlock.engine import push
 from interlock.engine.cancel import cancel_task
 from interlock.engine.context import Directory, Engine
@@ -42,6 +46,7 @@ from interlock.engine.get import get_task, list_tasks
 from interlock.engine.ports import StoreError
 from interlock.engine.push import Push
 from interlock.engine.send import send_message
+from interlock.engine.visibility import check_tenant
 from interlock.oversight import hitl_prompt
 from interlock.oversight.principals import Principal
 
@@ -70,6 +75,8 @@ class OversightService:
     """Refuse parts whose media type the card does not name."""
     push: Push | None = None
     """None where push notifications are off; then the card says so, and no operation on them gets here."""
+    extended: PublishedCard | None = None
+    """What authenticated callers get, where the card declares that there is one."""
 
     def authenticate(self, context: CallContext) -> None:
         self.identify(context.credential)
@@ -158,9 +165,28 @@ class OversightService:
         with store_errors():
             return cancel_task(self.engine, caller, request, extensions=context.extensions)
 
+    def get_extended_agent_card(
+        self, context: CallContext, request: GetExtendedAgentCardRequest
+    ) -> AgentCard:
+        check_tenant(self.identify(context.credential), request.tenant)
+        if self.extended is None or context.address is None:
+            raise ExtendedAgentCardNotConfigured
+        return self.extended.at(context.address)
 
-def agent_card(agent: Agent, *, streaming: bool = False) -> AgentCard:
-    """The public card of what `agent` declares. `streaming`: whether the transport can stream."""
+
+def agent_card(
+    agent: Agent, *, streaming: bool = False, oidc_issuer: str | None = None, anonymous: bool = False
+) -> AgentCard:
+    """The public card of what `agent` declares. `streaming`: whether the transport can stream.
+
+    `oidc_issuer`: whose tokens are accepted beside those of this deployment. `anonymous`: none is needed.
+    """
+    schemes = {"bearer": SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="Bearer"))}
+    if oidc_issuer is not None:
+        discovery = f"{oidc_issuer.rstrip('/')}/.well-known/openid-configuration"
+        schemes["oidc"] = SecurityScheme(
+            open_id_connect_security_scheme=OpenIdConnectSecurityScheme(open_id_connect_url=discovery)
+        )
     return AgentCard(
         name=agent.name,
         description=agent.description,
@@ -168,7 +194,7 @@ def agent_card(agent: Agent, *, streaming: bool = False) -> AgentCard:
         capabilities=AgentCapabilities(
             streaming=streaming,
             push_notifications=False,
-            extended_agent_card=False,
+            extended_agent_card=True,
             extensions=[
                 AgentExtension(
                     uri=hitl_prompt.URI,
@@ -180,18 +206,24 @@ def agent_card(agent: Agent, *, streaming: bool = False) -> AgentCard:
         ),
         default_input_modes=list(agent.input_modes),
         default_output_modes=list(agent.output_modes),
-        skills=[
-            AgentSkill(
-                id=skill.id,
-                name=skill.name,
-                description=skill.description,
-                tags=list(skill.tags),
-                examples=list(skill.examples) or None,
-            )
-            for skill in agent.skills
-        ],
-        security_schemes={
-            "bearer": SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="Bearer"))
-        },
-        security_requirements=[SecurityRequirement(schemes={"bearer": ScopeList()})],
+        skills=[_skill(skill) for skill in agent.skills if skill.listed],
+        security_schemes=schemes,
+        security_requirements=None
+        if anonymous
+        else [SecurityRequirement(schemes={name: ScopeList()}) for name in schemes],
+    )
+
+
+def extended_card(agent: Agent, public: AgentCard) -> AgentCard:
+    """What `agent` declares, with the skills that its public card does not list."""
+    return public.model_copy(update={"skills": [_skill(skill) for skill in agent.skills]})
+
+
+def _skill(skill: DeclaredSkill) -> AgentSkill:
+    return AgentSkill(
+        id=skill.id,
+        name=skill.name,
+        description=skill.description,
+        tags=list(skill.tags),
+        examples=list(skill.examples) or None,
     )

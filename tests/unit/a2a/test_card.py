@@ -3,11 +3,10 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.support.a2a_wire import Answer, Door, FakeService, agent_card, ask, reason
+from tests.support.a2a_wire import Answer, FakeService, agent_card, ask, reason
 
 from interlock.a2a.app import create_app
 from interlock.a2a.card import (
-    AgentCapabilities,
     AgentCard,
     AgentExtension,
     AgentSkill,
@@ -140,12 +139,6 @@ def test_another_method_on_the_card_is_405_in_the_error_form() -> None:
     assert answer.status == 405
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
     assert reason(answer.json()["error"]) == "METHOD_NOT_ALLOWED"
-
-
-@pytest.mark.parametrize("capability", ["extended_agent_card"])
-def test_a_card_can_not_declare_what_is_not_served(capability: str) -> None:
-    with pytest.raises(ValueError, match="not served"):
-        Door(card=agent_card(capabilities=AgentCapabilities(**{capability: True})))
 
 
 VALID: dict[str, Any] = agent_card().wire()
