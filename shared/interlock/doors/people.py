@@ -3,19 +3,23 @@
 Errors have the form of A2A's HTTP+JSON binding (specification 11.6): a client reads both doors alike.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from uuid import UUID
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+from fastapi.security import HTTPBearer
+from pydantic import ConfigDict
 
-from interlock.a2a.errors import A2AError, FieldViolation, InvalidParams
+from interlock.a2a import strict_json
+from interlock.a2a.body import read_body
+from interlock.a2a.errors import A2AError, FieldViolation, InternalError, InvalidParams, InvalidRequest
 from interlock.a2a.http_json import error_response, http_exception
-from interlock.a2a.models import JsonObject, Message, Part, timestamp
+from interlock.a2a.models import JsonObject, Message, Part, Wire, timestamp
 from interlock.a2a.models import Role as MessageRole
-from interlock.a2a.negotiation import JSON
+from interlock.a2a.negotiation import JSON, check_content_type
+from interlock.a2a.operations import parse
 from interlock.doors.agents import Authenticate, store_errors
 from interlock.engine.answer import Answer, admit_answer
 from interlock.engine.context import Engine, new_id
@@ -25,13 +29,10 @@ from interlock.oversight import hitl_prompt
 from interlock.oversight.principals import Principal
 
 MAX_VIOLATIONS = 20
+"""Parameters at fault that an error names."""
 
 
-class Body(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
-
-
-class CheckpointBody(Body):
+class CheckpointBody(Wire):
     """A prompt that waits, or waited, for a person. `prompt` is untrusted text; times are UTC."""
 
     task_id: str
@@ -49,7 +50,7 @@ class CheckpointBody(Body):
     status: str
 
 
-class InboxBody(Body):
+class InboxBody(Wire):
     """Open checkpoints, the most urgent first. `now` is the server's clock."""
 
     checkpoints: list[CheckpointBody]
@@ -57,20 +58,43 @@ class InboxBody(Body):
     now: str
 
 
-class AnswerBody(Body):
+class AnswerBody(Wire):
     model_config = ConfigDict(extra="forbid")
 
-    payload: JsonObject
+    payload: dict[str, Any]
 
 
-class AdmittedBody(Body):
+class AdmittedBody(Wire):
     """`counted`: the prompt needs more equal answers before the task goes on."""
 
     status: Literal["accepted", "counted"]
 
 
+class Refusal(Wire):
+    """`status` is the name of a `google.rpc.Code`, `details` are of `google.rpc` types.
+
+    An answer that was refused has the members of hitl-prompt/v1 beside them.
+    """
+
+    model_config = ConfigDict(alias_generator=None)
+
+    code: int
+    status: str
+    message: str
+    details: list[JsonObject]
+    extension: str | None = None
+    prompt_id: str | None = None
+    reason: str | None = None
+    validation_errors: list[JsonObject] | None = None
+
+
+class RefusalBody(Wire):
+    error: Refusal
+
+
 Cursor = Annotated[str | None, Query(max_length=2048)]
-Identifier = Annotated[str, Path(min_length=1, max_length=256)]
+TaskId = Annotated[str, Path(min_length=1, max_length=256)]
+CheckpointId = Annotated[UUID, Path()]
 IdempotencyKey = Annotated[str | None, Header(min_length=16, max_length=255, pattern=r"^[A-Za-z0-9\-_.:]+$")]
 
 
@@ -79,7 +103,11 @@ def create_app(engine: Engine, identify: Authenticate) -> FastAPI:
         return identify(request.headers.get("authorization"))
 
     Caller = Annotated[Principal, Depends(caller)]  # noqa: N806
-    router = APIRouter(prefix="/people")
+    router = APIRouter(
+        prefix="/people",
+        dependencies=[Depends(HTTPBearer(auto_error=False))],
+        responses={"default": {"model": RefusalBody, "description": "As in A2A's HTTP+JSON binding"}},
+    )
 
     @router.get("/checkpoints", response_model_exclude_none=True)
     def list_open(who: Caller, cursor: Cursor = None) -> InboxBody:
@@ -93,40 +121,61 @@ def create_app(engine: Engine, identify: Authenticate) -> FastAPI:
         )
 
     @router.get("/tasks/{task_id}/checkpoints/{checkpoint_id}", response_model_exclude_none=True)
-    def get_one(who: Caller, task_id: Identifier, checkpoint_id: Identifier) -> CheckpointBody:
+    def get_one(who: Caller, task_id: TaskId, checkpoint_id: CheckpointId) -> CheckpointBody:
         """One checkpoint, open or closed."""
         with store_errors():
-            return _body(checkpoint(engine, who, task_id, checkpoint_id))
+            return _body(checkpoint(engine, who, task_id, str(checkpoint_id)))
 
-    @router.post("/tasks/{task_id}/checkpoints/{checkpoint_id}/answer")
+    async def answer_body(request: Request, who: Caller) -> AnswerBody:  # noqa: ARG001 (who calls, before what)
+        check_content_type(request.headers)
+        value = strict_json.loads(await read_body(request, strict_json.MAX_BYTES))
+        if not isinstance(value, dict):
+            raise InvalidRequest("The body must be an object")
+        return parse(AnswerBody, value)
+
+    @router.post("/tasks/{task_id}/checkpoints/{checkpoint_id}/answer", openapi_extra=_json_body(AnswerBody))
     def answer(
         who: Caller,
-        task_id: Identifier,
-        checkpoint_id: Identifier,
-        body: AnswerBody,
+        task_id: TaskId,
+        checkpoint_id: CheckpointId,
+        body: Annotated[AnswerBody, Depends(answer_body)],
         idempotency_key: IdempotencyKey = None,
     ) -> AdmittedBody:
         """Answers it. A repeat with the same `Idempotency-Key` and payload is told the same as the first."""
+        prompt_id = str(checkpoint_id)
         message = Message(
             message_id=idempotency_key or new_id(),
             role=MessageRole.USER,
             parts=[Part(data=body.payload)],
             task_id=task_id,
-            metadata={
-                hitl_prompt.RESPONSE_KEY: {"prompt_id": checkpoint_id, "payload": body.payload},
-            },
+            metadata={hitl_prompt.RESPONSE_KEY: {"prompt_id": prompt_id, "payload": body.payload}},
         )
         with store_errors():
-            admitted = admit_answer(engine, Answer(who, task_id, checkpoint_id, body.payload, message))
+            admitted = admit_answer(engine, Answer(who, task_id, prompt_id, body.payload, message))
         return AdmittedBody(status=admitted.value)
 
-    app = FastAPI(title="Interlock, the people's door", version="1", docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="Interlock, the people's door",
+        version="1",
+        openapi_url="/people/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
     app.include_router(router)
     app.add_exception_handler(A2AError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(404, http_exception)
     app.add_exception_handler(405, http_exception)
+    app.add_exception_handler(Exception, _failed)
     return app
+
+
+def _json_body(model: type[Wire]) -> dict[str, Any]:
+    """What the description says of a body that is not FastAPI's to parse."""
+    schema = model.model_json_schema()
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}
 
 
 def _body(question: Question) -> CheckpointBody:
@@ -162,3 +211,8 @@ def _invalid(request: Request, error: Exception) -> Response:  # noqa: ARG001
         for found in error.errors()[:MAX_VIOLATIONS]
     ]
     return error_response(InvalidParams(violations=violations), JSON, {})
+
+
+def _failed(request: Request, error: Exception) -> Response:  # noqa: ARG001
+    """Whoever serves the app gets the exception itself, and logs it."""
+    return error_response(InternalError(), JSON, {})
