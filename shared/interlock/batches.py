@@ -25,7 +25,12 @@ def process_batch(
 
     A record whose handler raises is logged, counted and reported as failed; the others are done.
     """
-    processor = BatchProcessor(event_type, raise_on_entire_batch_failure=False, logger=logger)
+    processor = BatchProcessor(
+        event_type,
+        raise_on_entire_batch_failure=False,
+        # Powertools takes its own logger too.
+        logger=logger,  # type: ignore[arg-type]
+    )
     response = process_partial_response(event, record_handler, processor, context)
     failed = len(response["batchItemFailures"])
     if failed:
