@@ -235,8 +235,6 @@ def _expand(root: dict[str, Any], subschemas: dict[int, _Subschema]) -> Cost:
             pending += unknown
             continue
         pending.pop()
-        if this in costs:
-            continue
         # Whoever reads annotations evaluates everything below once more, so nested readers multiply.
         factor = 2**subschema.rereads
         parts = [costs[id(child)] for child in applied]

@@ -7,7 +7,7 @@ from uuid import NAMESPACE_DNS, UUID, uuid1, uuid3, uuid4, uuid5
 
 import jsonschema
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.oversight.hitl_prompt import (
@@ -278,6 +278,7 @@ def test_deadlines_are_read_as_rfc_3339(text: str, at: datetime) -> None:
         "9999-12-31T23:59:60Z",
         "2026-12-01T10:00:00Z\n",
         "\u0662026-12-01T10:00:00Z",
+        "2026-12-01T10:00:00.123456\u0667Z",
         "",
         None,
         1796119200,
@@ -439,6 +440,7 @@ def test_every_control_and_format_character_is_spelled_out() -> None:
             assert int(visible(character)[2:], 16) == code
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_showing_is_done_once(text: str) -> None:
     assert visible(visible(text)) == visible(text)
@@ -486,6 +488,7 @@ def no_trailing_line_feed(texts: Any) -> bool:
     return not any(isinstance(text, str) and text.endswith("\n") for text in texts)
 
 
+@settings(deadline=None)
 @given(_wires | _likely)
 def test_envelopes_are_read_as_published_except_for_unknown_responders(envelope: dict[str, Any]) -> None:
     schema = published("envelope.schema.json")
@@ -500,6 +503,7 @@ def test_envelopes_are_read_as_published_except_for_unknown_responders(envelope:
         assert Envelope.from_wire(read.to_wire()) == read
 
 
+@settings(deadline=None)
 @given(_wires | _likely)
 def test_only_what_is_published_is_emitted(envelope: dict[str, Any]) -> None:
     deadline = envelope.get("deadline")
@@ -536,6 +540,7 @@ def test_only_what_is_published_is_emitted(envelope: dict[str, Any]) -> None:
         jsonschema.validate(emitted.to_wire(), published("envelope.schema.json"))
 
 
+@settings(deadline=None)
 @given(
     st.fixed_dictionaries(
         {},

@@ -2,7 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.oversight.schema_gate import (
@@ -243,6 +243,7 @@ def test_nested_readers_of_annotations_are_counted_as_doubling(reader: str) -> N
 def test_lists_to_compare_with_cost_something() -> None:
     assert gate(schema(enum=list(range(4000)))).paths > gate(schema(enum=[1])).paths + 400
     assert gate(schema(required=[f"m{n}" for n in range(800)])).paths > 100
+    assert gate(schema(allOf=[True] * 500)).paths > 500
 
 
 def test_patterns_are_limited_in_number_and_length() -> None:
@@ -297,6 +298,7 @@ _garbage = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(_names, _garbage, max_size=5))
 def test_anything_is_either_priced_or_refused(candidate: dict[str, Any]) -> None:
     try:
