@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from interlock.a2a import operations, strict_json
+from interlock.a2a.body import read_body
 from interlock.a2a.errors import (
     A2AError,
     FieldViolation,
@@ -112,7 +113,7 @@ class Resource:
 
     async def _body(self, http: Request) -> JsonObject:
         """The object in the body; nothing is an empty one."""
-        body = await self._server.read_body(http)
+        body = await read_body(http, self._server.max_body)
         if not body:
             return {}
         if "content-type" not in http.headers:

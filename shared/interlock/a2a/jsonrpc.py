@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from interlock.a2a import strict_json
+from interlock.a2a.body import read_body
 from interlock.a2a.card import PROTOCOL_VERSION_0_3
 from interlock.a2a.errors import A2AError, InvalidParams, InvalidRequest, MethodNotFound
 from interlock.a2a.negotiation import (
@@ -73,7 +74,7 @@ class JsonRpc:
         return EXTENSIONS_0_3 if speaks_0_3 else EXTENSIONS
 
     async def _envelope(self, http: Request) -> Mapping[str, JsonValue]:
-        body = await self._server.read_body(http)
+        body = await read_body(http, self._server.max_body)
         value = strict_json.loads(body, max_bytes=self._server.max_body, max_depth=MAX_DEPTH)
         if isinstance(value, list):
             raise InvalidRequest("Batch requests are not supported")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import JsonValue, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from interlock.a2a.address import address
 from interlock.a2a.card import AgentCapabilities
@@ -17,9 +17,7 @@ from interlock.a2a.errors import (
     FieldViolation,
     InternalError,
     InvalidParams,
-    InvalidRequest,
     PushNotificationNotSupported,
-    RequestTooLarge,
     UnsupportedOperation,
 )
 from interlock.a2a.models import (
@@ -197,21 +195,6 @@ class Server:
             return OpenStream(result, self.run, self.pace)
         answer: str = result.wire_json()
         return answer
-
-    async def read_body(self, http: Request) -> bytes:
-        """Raises `RequestTooLarge` as soon as the length is announced, or has come in."""
-        announced = http.headers.get("content-length", "")
-        if announced.isdecimal() and (len(announced) > 15 or int(announced) > self.max_body):
-            raise RequestTooLarge
-        body = bytearray()
-        try:
-            async for chunk in http.stream():
-                body += chunk
-                if len(body) > self.max_body:
-                    raise RequestTooLarge
-        except ClientDisconnect:
-            raise InvalidRequest("The request ended early") from None
-        return bytes(body)
 
 
 def told(error: Exception, doing: str) -> A2AError:
