@@ -5,6 +5,7 @@ Each part is made once per process, when it is first asked for, so that a functi
 
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.engine.context import Engine, Limits
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.applications import Starlette
 
+    from interlock.a2a.signing import Signer
     from interlock.adapters.identities import TokenCredentials
     from interlock.agents import Agent
     from interlock.engine.authenticate import TokenVerifier
@@ -108,20 +110,51 @@ def authenticate(authorization: str | None) -> "Principal":
     )
 
 
+@cache
+def signer() -> "Signer | None":
+    """Signs the agent card. None unless a key is set. Raises `ValueError` if two are."""
+    file, kms_key = settings().signing_key_file, settings().signing_kms_key
+    if file is None and kms_key is None:
+        return None
+    from interlock.adapters.signing import FileSigner, KmsSigner, kms_client
+
+    if kms_key is None:
+        return FileSigner(Path(file or ""))
+    if file is not None:
+        raise ValueError("the card is signed with a key file or with a KMS key, not with both")
+    return KmsSigner(kms_client(), kms_key)
+
+
 def agents_door(*, threads: bool = False) -> "Starlette":
     """`threads`: many requests come at once, as under uvicorn; on Lambda there is one at a time."""
     from starlette.concurrency import run_in_threadpool
 
     from interlock.a2a.app import create_app
     from interlock.a2a.operations import inline
+    from interlock.a2a.published import PublishedCard
     from interlock.a2a.sse import Pace
-    from interlock.doors.agents import OversightService, agent_card
+    from interlock.doors.agents import OversightService, agent_card, extended_card
 
-    card = agent_card(agent(), streaming=settings().streaming)
-    service = OversightService(engine(), agent(), authenticate, card, settings().check_media_types)
-    run = run_in_threadpool if threads else inline
-    pace = Pace(longest=settings().stream_seconds)
-    return create_app(service, card, run=run, public_url=settings().public_url, pace=pace)
+    chosen = settings()
+    card = agent_card(
+        agent(),
+        streaming=chosen.streaming,
+        oidc_issuer=chosen.oidc_issuer,
+        anonymous=chosen.anonymous_tenant is not None,
+    )
+    extended = PublishedCard(extended_card(agent(), card), v0_3=chosen.a2a_0_3, signer=signer())
+    service = OversightService(
+        engine(), agent(), authenticate, card, chosen.check_media_types, extended=extended
+    )
+    return create_app(
+        service,
+        card,
+        run=run_in_threadpool if threads else inline,
+        public_url=chosen.public_url,
+        pace=Pace(longest=chosen.stream_seconds),
+        v0_3=chosen.a2a_0_3,
+        signer=signer(),
+    )
 
 
 def people_door() -> "FastAPI":
