@@ -274,9 +274,11 @@ class Door:
 
     service: FakeService = field(default_factory=FakeService)
     card: AgentCard = field(default_factory=agent_card)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of `create_app`."""
 
     def __post_init__(self) -> None:
-        self.app = create_app(self.service, self.card)
+        self.app = create_app(self.service, self.card, **self.options)
 
     def rpc(self, method: str, params: Any = None, *, headers: Headers | None = None, **other: Any) -> Answer:
         request = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}

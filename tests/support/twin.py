@@ -28,12 +28,14 @@ from interlock.a2a.models import (
     Task,
 )
 from interlock.a2a.models import Role as MessageRole
+from interlock.a2a.published import PublishedCard
+from interlock.a2a.signing import Signer
 from interlock.adapters.memory import MemoryTable
 from interlock.adapters.schema_worker import SchemaWorker
 from interlock.agents import Agent, Turn
 from interlock.agents.executor import PythonExecutor
 from interlock.doors import people
-from interlock.doors.agents import OversightService, agent_card
+from interlock.doors.agents import OversightService, agent_card, extended_card
 from interlock.engine.cancel import cancel_task
 from interlock.engine.context import Engine, Limits, new_id
 from interlock.engine.get import get_task, list_tasks
@@ -299,10 +301,16 @@ class Deployment:
 
     # The doors.
 
-    def agents_door(self) -> Starlette:
-        card = agent_card(self.agent)
-        service = OversightService(self.engine, self.agent, identify, card, self.check_parts)
-        return create_app(service, card, run=run_in_threadpool)
+    def agents_door(
+        self, *, streaming: bool = False, v0_3: bool = False, signer: Signer | None = None, **options: Any
+    ) -> Starlette:
+        """`options` are those of the app."""
+        card = agent_card(self.agent, streaming=streaming)
+        extended = PublishedCard(extended_card(self.agent, card), v0_3=v0_3, signer=signer)
+        service = OversightService(
+            self.engine, self.agent, identify, card, self.check_parts, extended=extended
+        )
+        return create_app(service, card, run=run_in_threadpool, v0_3=v0_3, signer=signer, **options)
 
     def people_door(self) -> FastAPI:
         return people.create_app(self.engine, identify)
