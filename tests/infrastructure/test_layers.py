@@ -79,12 +79,6 @@ def test_the_shared_layer_is_the_package_alone() -> None:
     assert not list((ROOT / "shared").rglob("test_*"))
 
 
-def test_the_agent_layer_is_empty_until_somebody_puts_an_agent_there() -> None:
-    assert [path.name for path in (ROOT / "layers/agent").iterdir()] == ["requirements.txt"]
-    lines = (ROOT / "layers/agent/requirements.txt").read_text().splitlines()
-    assert all(line.startswith("#") for line in lines)
-
-
 def test_functions_bring_no_packages_of_their_own() -> None:
     for folder in (ROOT / "functions").iterdir():
         assert {path.name for path in folder.iterdir()} - {"__pycache__"} == {"app.py"}

@@ -369,7 +369,8 @@ class TestAlarms:
         assert watched == {f"{name}Function" for name in FUNCTIONS}
 
     def test_the_api_the_stream_and_the_wait_for_a_turn_are_watched(self, template: Template) -> None:
-        assert list(self.alarms(template, "5XXError"))
+        name = template["Resources"]["Api"]["Properties"]["Name"]
+        assert list(self.alarms(template, "5XXError")) == [{"ApiName": name["Ref"], "Stage": "Stage"}]
         assert list(self.alarms(template, "IteratorAge")) == [{"FunctionName": "FanoutFunction"}]
         assert list(self.alarms(template, "ApproximateAgeOfOldestMessage")) == [
             {"QueueName": "TurnsQueue.QueueName"}

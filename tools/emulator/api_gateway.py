@@ -5,7 +5,16 @@ from typing import Any
 from ministack.services import apigateway_v1
 
 
+class FunctionFailed(Exception):
+    pass
+
+
 def install() -> None:
+    _read_gateway_responses()
+    _answer_for_failed_functions()
+
+
+def _read_gateway_responses() -> None:
     """The responses to what the gateway itself refuses are part of the API's definition, and are skipped."""
     import_api = apigateway_v1._import_rest_api
 
@@ -17,6 +26,25 @@ def install() -> None:
         return api_id
 
     apigateway_v1._import_rest_api = import_with_responses
+
+
+def _answer_for_failed_functions() -> None:
+    """A function's error is shown to the caller, where AWS answers with the response to any 5XX."""
+    read, invoke = apigateway_v1._lambda_proxy_response, apigateway_v1._invoke_lambda_proxy_v1
+
+    def read_result(result: dict[str, Any]) -> Any:
+        if result.get("error"):
+            raise FunctionFailed
+        return read(result)
+
+    async def invoke_function(*args: Any, **options: Any) -> Any:
+        try:
+            return await invoke(*args, **options)
+        except FunctionFailed:
+            return apigateway_v1._gw_error("DEFAULT_5XX", "Internal server error")
+
+    apigateway_v1._lambda_proxy_response = read_result
+    apigateway_v1._invoke_lambda_proxy_v1 = invoke_function
 
 
 def front(app: Any, port: int) -> Any:

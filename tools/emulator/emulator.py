@@ -12,6 +12,7 @@ deployed REST API at a port of its own and prints the URL of that, without a sta
 
 import argparse
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -94,6 +95,8 @@ def _patch() -> None:
     from ministack.core import iam_actions
     from ministack.services import sqs
 
+    # It warns of a package that nothing here needs, before it has read how much it shall say.
+    logging.getLogger("kms").setLevel(logging.ERROR)
     # A waiting ReceiveMessage looks again every 100 ms; wake-ups are measured through it.
     sqs.asyncio = types.SimpleNamespace(**{**vars(asyncio), "sleep": _short_sleep})
     # AWS has no batch actions: a batch is allowed by the permission for its single form.

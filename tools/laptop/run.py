@@ -59,6 +59,8 @@ def main() -> None:
 
 def serve(listener: socket.socket, url: str, endpoint: str) -> None:
     os.environ.update(aws_environment(endpoint))
+    # Where an agent of one's own is put for a deployment, there it is found here.
+    sys.path.insert(0, str(ROOT / "layers" / "agent"))
     with ThreadPoolExecutor(1) as background:
         created = background.submit(create_resources)
         # The slow part of being ready, while the emulator is at work.
