@@ -33,7 +33,7 @@ JsonObject = dict[str, JsonValue]
 
 def timestamp(at: datetime) -> str:
     """ISO 8601 in UTC with milliseconds and `Z` (specification 5.6.1)."""
-    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{at.microsecond // 1000:03d}Z"
+    return at.astimezone(UTC).isoformat(timespec="milliseconds")[:23] + "Z"
 
 
 class TaskState(StrEnum):

@@ -56,11 +56,15 @@ def item_size(key: Key, item: Item) -> int:
     """Bytes of an item, names and keys included. Raises `ValueError` for what can not be an item."""
     size = len("pk") + len("sk") + check_key(key)
     for name, value in item.items():
-        # Most values are ASCII text, and this loop is most of what the in-memory twin does.
-        if type(value) is str and value.isascii() and name.isascii():
-            size += len(name) + len(value)
+        size += len(name) if name.isascii() else text_size(name)
+        # This loop is most of what the in-memory twin does, and most values are ASCII text or small numbers.
+        kind = type(value)
+        if kind is str and value.isascii():
+            size += len(value)
+        elif kind is int and 0 < value < 100:
+            size += 2
         else:
-            size += text_size(name) + value_size(value)
+            size += value_size(value)
     if "pk" in item or "sk" in item:
         raise ValueError("the keys are not attributes of the item")
     if "view" in item:
