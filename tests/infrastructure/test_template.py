@@ -55,6 +55,13 @@ SET_ELSEWHERE = {
     "INTERLOCK_CHECK_MEDIA_TYPES",
     "INTERLOCK_LEASE_SECONDS",
     "INTERLOCK_TURN_SECONDS",
+    # Off unless they are set: the template deploys the buffered profile of A2A 1.0, with an unsigned card.
+    "INTERLOCK_A2A_0_3",
+    "INTERLOCK_SIGNING_KEY_FILE",
+    "INTERLOCK_SIGNING_KMS_KEY",
+    "INTERLOCK_STREAMING",
+    "INTERLOCK_STREAMS",
+    "INTERLOCK_STREAM_SECONDS",
 }
 
 
