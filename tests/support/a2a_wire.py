@@ -231,6 +231,8 @@ def ask(
     sent: list[Message] = []
 
     async def receive() -> Message:
+        if not incoming and ends:
+            await asyncio.Event().wait()  # the client stays until it is answered
         return incoming.pop(0) if incoming else {"type": "http.disconnect"}
 
     async def send(message: Message) -> None:
