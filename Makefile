@@ -8,8 +8,10 @@ UV_VERSION := 0.13.9
 BIN := .venv/bin
 SAM := tools/sam/.venv/bin
 export UV_PYTHON_PREFERENCE := system
+# Without it every start compiles: a package without bytecode takes twice as long to import.
+export UV_COMPILE_BYTECODE := 1
 
-.PHONY: help setup run test race check format bench deploy-local deploy openapi clean
+.PHONY: help setup run test race check lock openapi format bench deploy-local deploy clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -26,16 +28,21 @@ tools/%/.venv/.synced: tools/%/pyproject.toml tools/%/uv.lock | $(UV)
 	$(UV) sync --frozen --quiet --python $(PYTHON) --project tools/$*
 	@touch $@
 
-run-setup: .venv/.synced tools/emulator/.venv/.synced
 .PHONY: run-setup
+run-setup: .venv/.synced .venv/.agent tools/emulator/.venv/.synced
 
-setup: run-setup tools/sam/.venv/.synced ## everything that the targets need, in environments below this folder
+# What a user's own agent needs, when one is in its place.
+.venv/.agent: layers/agent/requirements.txt .venv/.synced
+	$(UV) pip install --quiet --python .venv --requirements $<
+	@touch $@
+
+setup: run-setup tools/sam/.venv/.synced tools/a2a-0.3/.venv/.synced ## all that the targets need, below this folder
 
 run: run-setup ## a whole deployment on this machine: emulator, both doors, workers (PORT=8000)
 	@exec $(BIN)/python -m tools.laptop.run --port $(PORT)
 
 test: setup check ## all checks and tests; starts what it needs
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --deselect tests/infrastructure/test_sam.py
 
 race: setup ## the races and the exploration at full size
 	INTERLOCK_RACE=full INTERLOCK_PROPERTY_EXAMPLES=20000 INTERLOCK_PROPERTY_ROUNDS=50000 \
@@ -49,6 +56,14 @@ check: setup ## format, lint, types, import contracts, template
 	AWS_REGION=us-east-1 $(SAM)/sam validate
 	AWS_REGION=us-east-1 $(SAM)/sam validate --lint
 	$(SAM)/cfn-lint template.yaml
+
+lock: $(UV) ## locks anew, and what the deps layer ships with it
+	$(UV) lock
+	$(UV) export --frozen --no-dev --no-emit-project --no-hashes --no-annotate --no-header --quiet \
+	  > layers/deps/requirements.txt
+
+openapi: .venv/.synced ## describes the people's door anew
+	$(BIN)/python -m tools.openapi
 
 format: .venv/.synced ## formats, and mends what lint can mend
 	$(BIN)/ruff format .
