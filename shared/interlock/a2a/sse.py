@@ -4,20 +4,27 @@ A stream is read from where the events are kept, so any number of them on any pr
 the same order. An event is one `data:` line; a comment now and then keeps the connection from looking idle.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from interlock.a2a.service import EventStream
 
 Run = Callable[..., Awaitable[Any]]
 """`await run(function, *arguments)`: where the calls of the service happen."""
+Envelope = Callable[[str], str]
+"""The JSON of a `StreamResponse` to what the binding sends."""
+ErrorBody = Callable[[Exception], str]
 
 EVENT_STREAM = "text/event-stream"
 HEARTBEAT = b": open\n\n"
+_LINE_ENDS = str.maketrans({"\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+"""JSON leaves them as they are, and there are clients that end a line at them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +43,18 @@ class OpenStream:
     run: Run
     pace: Pace
 
-    def response(
-        self,
-        headers: dict[str, str],
-        event: Callable[[str], str],
-        error: Callable[[Exception], str],
-    ) -> StreamingResponse:
-        """`event` puts the JSON of a `StreamResponse` into the binding's envelope, `error` an error."""
-        sent = {**headers, "cache-control": "no-store", "x-accel-buffering": "no"}
-        return StreamingResponse(self._lines(event, error), headers=sent, media_type=EVENT_STREAM)
+    def response(self, headers: dict[str, str], event: Envelope, error: ErrorBody) -> "EventStreamResponse":
+        return EventStreamResponse(self, headers, event, error)
 
-    async def _lines(
-        self, event: Callable[[str], str], error: Callable[[Exception], str]
-    ) -> AsyncIterator[bytes]:
+    async def lines(self, event: Envelope, error: ErrorBody) -> AsyncGenerator[bytes, None]:
         try:
-            async for data in self._events():
-                yield HEARTBEAT if data is None else f"data: {event(data)}\n\n".encode()
+            async with aclosing(self._events()) as events:
+                async for data in events:
+                    yield HEARTBEAT if data is None else _field("data", event(data))
         except Exception as exc:  # noqa: BLE001 (the binding says what the client is told)
-            yield f"data: {error(exc)}\n\n".encode()
-        finally:
-            # Also when the client went away, and with it whatever was awaited here.
-            with anyio.CancelScope(shield=True):
-                await self.run(self.stream.close)
+            yield b"event: error\n" + _field("data", error(exc))
 
-    async def _events(self) -> AsyncIterator[str | None]:
+    async def _events(self) -> AsyncGenerator[str | None, None]:
         """The events as JSON, and None where it is time for a heartbeat."""
         opened = beat = anyio.current_time()
         pause = self.pace.shortest_pause
@@ -76,3 +71,39 @@ class OpenStream:
                 await self.run(self.stream.keep_open)
                 yield None
             await anyio.sleep(pause)
+
+    async def close(self) -> None:
+        await self.run(self.stream.close)
+
+
+class EventStreamResponse(StreamingResponse):
+    """Sends lines as they come. A client that goes away ends it, whatever it is waiting for."""
+
+    def __init__(
+        self, stream: OpenStream, headers: dict[str, str], event: Envelope, error: ErrorBody
+    ) -> None:
+        self._stream = stream
+        self._lines = stream.lines(event, error)
+        sent = {**headers, "cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(self._lines, headers=sent, media_type=EVENT_STREAM)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        try:
+            async with aclosing(self._lines), anyio.create_task_group() as tasks:
+
+                async def listen() -> None:
+                    await self.listen_for_disconnect(receive)
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(listen)
+                # Servers of ASGI 2.4 say by this, too, that the client has gone.
+                with suppress(OSError):
+                    await self.stream_response(send)
+                tasks.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._stream.close()
+
+
+def _field(name: str, value: str) -> bytes:
+    return f"{name}: {value.translate(_LINE_ENDS)}\n\n".encode()

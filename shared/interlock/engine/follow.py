@@ -3,6 +3,7 @@
 SendStreamingMessage and SubscribeToTask (specification 3.1.2, 3.1.6).
 """
 
+import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -61,24 +62,26 @@ class Slot:
     def _take(self, tenant: str) -> Key:
         engine, pk = self._engine, streams_pk(tenant)
         for _ in attempts(engine.clock):
-            now = engine.clock.now()
-            taken = {key.sk: StreamSlot.read(item) for key, item in engine.table.query(pk).rows}
-            for number in range(engine.limits.streams):
-                key = Key(pk, f"{number:04d}")
-                held = taken.get(key.sk)
-                if held is not None and held.holder == self._holder:
-                    return key
-                if held is not None and held.until > instant(now):
-                    continue
-                free = Missing("v") if held is None else Equals("holder", held.holder)
-                slot = StreamSlot(self._holder, self._lease_end())
-                try:
-                    engine.table.write(Put(key, slot.item(), (free,)))
-                except (ConditionFailed, OutcomeUnknown):
-                    break
-                return key
-            else:
+            now = instant(engine.clock.now())
+            slots = {key: StreamSlot.read(item) for key, item in engine.table.query(pk).rows}
+            mine = [key for key, slot in slots.items() if slot.holder == self._holder]
+            if mine:
+                # An earlier try, whose reply was lost.
+                return mine[0]
+            numbered = (Key(pk, f"{number:04d}") for number in range(engine.limits.streams))
+            free = [key for key in numbered if key not in slots or slots[key].until <= now]
+            if not free:
                 raise Unavailable("Too many streams are open", retry_after=5)
+            # Any of them, so that those who come at once do not all want the same.
+            key = random.choice(free)  # noqa: S311
+            held = slots.get(key)
+            still = (Equals("holder", held.holder), Equals("until", held.until)) if held else (Missing("v"),)
+            slot = StreamSlot(self._holder, self._lease_end())
+            try:
+                engine.table.write(Put(key, slot.item(), still))
+            except (ConditionFailed, OutcomeUnknown):
+                continue
+            return key
         raise AssertionError("attempts end by raising")
 
     def _lease_end(self) -> str:

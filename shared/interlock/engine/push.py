@@ -8,14 +8,14 @@ served by one worker at a time: at least once, in order per task.
 import json
 import logging
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
-from interlock.a2a.errors import InvalidParams, PermissionDenied
+from interlock.a2a.errors import InvalidParams, PermissionDenied, Unavailable
 from interlock.a2a.models import (
-    AuthenticationInfo,
     DeleteTaskPushNotificationConfigRequest,
     Empty,
     GetTaskPushNotificationConfigRequest,
@@ -54,21 +54,34 @@ logger = logging.getLogger(__name__)
 
 MAX_CONFIGS = 10
 """Of one task."""
-MAX_URL = 2048
-MAX_SECRET = 2048
-"""Characters of a token, a scheme or credentials."""
+MAX_CONFIG_BYTES = 4096
+"""Of one configuration as JSON: as much as AWS KMS encrypts at once."""
 DEFAULT_PAGE_SIZE = 50
 
-MAX_TRIES = 10
+MAX_TRIES = 18
+"""Of one event: with what lies between them it is given up after about seven hours."""
 FIRST_RETRY_SECONDS = 2.0
-LONGEST_RETRY_SECONDS = 600.0
+LONGEST_RETRY_SECONDS = 3600.0
 LEASE_SECONDS = 60.0
+"""Longer than a request may take; begins anew with each event."""
+
+_CONFIG_ID = re.compile(r"[A-Za-z0-9\-_.:~@+=]{1,256}")
+_SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~\-]+")
+"""A token (RFC 9110, section 5.6.2)."""
+
+
+class SealFailed(Exception):
+    """The key does not answer, or what is sealed was changed. The text is for the log."""
 
 
 class Sealer(Protocol):
-    """Encrypts what must not be readable at rest. `context` says what it belongs to, and is authenticated."""
+    """Encrypts what must not be readable at rest. `context` says what it belongs to, and is authenticated.
 
-    def seal(self, secret: bytes, context: str) -> bytes: ...
+    Raises `SealFailed`.
+    """
+
+    def seal(self, secret: bytes, context: str) -> bytes:
+        """At most 4,096 bytes; never the same twice."""
 
     def unseal(self, sealed: bytes, context: str) -> bytes: ...
 
@@ -106,72 +119,121 @@ def new_config(
     extensions: frozenset[str],
 ) -> PushConfig:
     """Delivery begins with the event after the one that `meta` is at. Raises `InvalidParams`."""
-    secrets = asked.authentication or AuthenticationInfo.model_construct(scheme="", credentials=None)
-    for text in (asked.token, secrets.scheme, secrets.credentials):
-        if text is not None and (len(text) > MAX_SECRET or not text.isprintable()):
-            raise InvalidParams(f"token and authentication hold at most {MAX_SECRET} printable characters")
-    if len(asked.url) > MAX_URL:
-        raise InvalidParams(f"url has at most {MAX_URL} characters")
-    try:
-        push.receiver.check(asked.url)
-    except ValueError as error:
-        raise InvalidParams(f"url {error}") from error
+    _check(push, asked)
     config_id = asked.id or new_id()
     kept = asked.model_copy(update={"id": config_id, "task_id": meta.task_id, "tenant": None})
+    secret = kept.wire_json().encode()
+    if len(secret) > MAX_CONFIG_BYTES:
+        raise InvalidParams(f"A push notification configuration has at most {MAX_CONFIG_BYTES} bytes")
+    try:
+        sealed = push.sealer.seal(secret, _context(meta.tenant, meta.task_id, config_id))
+    except SealFailed as error:
+        raise _unavailable(error) from error
     return PushConfig(
         tenant=meta.tenant,
         task_id=meta.task_id,
         config_id=config_id,
         by=caller.id,
-        sealed=push.sealer.seal(kept.wire_json().encode(), _context(meta.tenant, meta.task_id, config_id)),
+        sealed=sealed,
         delivered=meta.seq,
         extensions=json.dumps(sorted(extensions)),
     )
 
 
+def _check(push: Push, asked: TaskPushNotificationConfig) -> None:
+    """What goes into a header must not be able to end it."""
+    if asked.id is not None and not _CONFIG_ID.fullmatch(asked.id):
+        raise InvalidParams("id must be 1 to 256 of A-Z a-z 0-9 - _ . : ~ @ + =")
+    if asked.token is not None and not _is_header_text(asked.token):
+        raise InvalidParams("token must be of printable ASCII characters")
+    authentication = asked.authentication
+    if authentication is not None:
+        if not _SCHEME.fullmatch(authentication.scheme):
+            raise InvalidParams("authentication.scheme must be the name of an HTTP authentication scheme")
+        if authentication.credentials is not None and not _is_header_text(authentication.credentials):
+            raise InvalidParams("authentication.credentials must be of printable ASCII characters")
+    try:
+        push.receiver.check(asked.url)
+    except ValueError as error:
+        raise InvalidParams(f"url {error}") from error
+
+
+def _is_header_text(text: str) -> bool:
+    return text.isascii() and text.isprintable()
+
+
 def _context(tenant: str, task_id: str, config_id: str) -> str:
-    return f"{tenant}/{task_id}/{config_id}"
+    return json.dumps([tenant, task_id, config_id])
+
+
+def _unavailable(error: SealFailed) -> Unavailable:
+    logger.error("a push notification configuration could not be sealed or unsealed", exc_info=error)
+    return Unavailable(retry_after=1)
 
 
 def create(
-    push: Push,
-    caller: Principal,
-    request: TaskPushNotificationConfig,
-    *,
-    extensions: frozenset[str],
-    since: int | None = None,
+    push: Push, caller: Principal, request: TaskPushNotificationConfig, *, extensions: frozenset[str]
 ) -> TaskPushNotificationConfig:
     """Adds a configuration, or replaces the one of the same id. Raises `TaskNotFound`, `InvalidParams`.
 
-    `since`: the number of the last event that it is not to be sent; unset means all there are.
+    It is sent what comes after.
     """
     check_tenant(caller, request.tenant)
+    new = prepare(push, caller, request.task_id, request, extensions)
+    keep(push, caller, new)
+    return request.model_copy(update={"id": new.config_id, "task_id": new.task_id, "tenant": None})
+
+
+def prepare(
+    push: Push,
+    caller: Principal,
+    task_id: str | None,
+    asked: TaskPushNotificationConfig,
+    extensions: frozenset[str],
+) -> PushConfig:
+    """A configuration of a task that is there; raises what `keep` would raise of it now."""
+    meta = owned(push.engine, caller, task_id)
+    new = new_config(push, caller, meta, asked, extensions)
+    _replaced(push.engine, meta, new)
+    return new
+
+
+def keep(push: Push, caller: Principal, new: PushConfig, *, since: int | None = None) -> None:
+    """`since`: the number of the last event that it is not to be sent; unset means all there are."""
     engine = push.engine
     for _ in attempts(engine.clock):
-        meta = owned(engine, caller, request.task_id)
-        config = new_config(push, caller, meta, request, extensions)
-        if since is not None:
-            config = replace(config, delivered=since)
-        kept = _configs(engine, meta)
-        if len([other for other in kept if other.config_id != config.config_id]) >= MAX_CONFIGS:
-            raise InvalidParams(f"A task has at most {MAX_CONFIGS} push notification configurations")
+        meta = owned(engine, caller, new.task_id)
+        before = _replaced(engine, meta, new)
+        if before is not None and before.sealed == new.sealed:
+            # An earlier try, whose reply was lost.
+            behind = _outstanding(before, meta)
+            break
+        config = replace(new, delivered=meta.seq if since is None else since)
+        behind = _outstanding(config, meta)
         seen = Equals("rev", meta.rev)
         # The mark makes every later event go with a DUE row. A task that has ended has no later event.
         mark: Write = Check(meta.key, (seen,))
         if not meta.task_state.terminal:
             mark = Update(meta.key, {"rev": meta.rev + 1, "push": True}, conditions=(seen,))
         writes = [mark, Put(config.key, config.item())]
-        behind = _outstanding(config, meta)
         if behind:
             writes.append(push_guard(meta, meta.seq, engine.clock.now()))
         try:
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
             continue
-        if behind:
-            engine.waker.wake_push(meta.tenant, meta.task_id)
-        return _unsealed(push, config)
-    raise AssertionError("attempts end by raising")
+        break
+    if behind:
+        engine.waker.wake_push(new.tenant, new.task_id)
+
+
+def _replaced(engine: Engine, meta: TaskMeta, new: PushConfig) -> PushConfig | None:
+    """What `new` takes the place of. Raises `InvalidParams` where there is no place."""
+    kept = {config.config_id: config for config in _configs(engine, meta)}
+    before = kept.pop(new.config_id, None)
+    if len(kept) >= MAX_CONFIGS:
+        raise InvalidParams(f"A task has at most {MAX_CONFIGS} push notification configurations")
+    return before
 
 
 def get(
@@ -180,10 +242,12 @@ def get(
     """Raises `TaskNotFound` for a task or a configuration that is not there."""
     check_tenant(caller, request.tenant)
     meta = owned(push.engine, caller, request.task_id)
+    if not _CONFIG_ID.fullmatch(request.id):
+        raise not_found(meta.task_id)
     item = push.engine.table.get(PushConfig.key_of(meta.tenant, meta.task_id, request.id))
     if item is None:
         raise not_found(meta.task_id)
-    return _unsealed(push, PushConfig.read(item))
+    return _shown(push, PushConfig.read(item))
 
 
 def list_configs(
@@ -191,13 +255,12 @@ def list_configs(
 ) -> ListTaskPushNotificationConfigsResponse:
     check_tenant(caller, request.tenant)
     meta = owned(push.engine, caller, request.task_id)
-    found = _configs(push.engine, meta)
     after = request.page_token or ""
     size = request.page_size or DEFAULT_PAGE_SIZE
-    rest = [config for config in found if config.config_id > after]
+    rest = [config for config in _configs(push.engine, meta) if config.config_id > after]
     page = rest[:size]
     return ListTaskPushNotificationConfigsResponse(
-        configs=[_unsealed(push, config) for config in page],
+        configs=[_shown(push, config) for config in page],
         next_page_token=page[-1].config_id if len(rest) > size else "",
     )
 
@@ -206,10 +269,11 @@ def delete(push: Push, caller: Principal, request: DeleteTaskPushNotificationCon
     """Idempotent. Raises `TaskNotFound` for a task that is not there."""
     check_tenant(caller, request.tenant)
     meta = owned(push.engine, caller, request.task_id)
-    key = PushConfig.key_of(meta.tenant, meta.task_id, request.id)
+    if not _CONFIG_ID.fullmatch(request.id):
+        return Empty()
     for _ in attempts(push.engine.clock):
         try:
-            push.engine.table.write(Delete(key))
+            push.engine.table.write(Delete(PushConfig.key_of(meta.tenant, meta.task_id, request.id)))
         except OutcomeUnknown:
             continue
         break
@@ -231,6 +295,14 @@ def _configs(engine: Engine, meta: TaskMeta) -> list[PushConfig]:
     return [PushConfig.read(item) for _, item in page.rows]
 
 
+def _shown(push: Push, config: PushConfig) -> TaskPushNotificationConfig:
+    """Raises `Unavailable`."""
+    try:
+        return _unsealed(push, config)
+    except SealFailed as error:
+        raise _unavailable(error) from error
+
+
 def _unsealed(push: Push, config: PushConfig) -> TaskPushNotificationConfig:
     context = _context(config.tenant, config.task_id, config.config_id)
     return TaskPushNotificationConfig.model_validate_json(push.sealer.unseal(config.sealed, context))
@@ -239,21 +311,37 @@ def _unsealed(push: Push, config: PushConfig) -> TaskPushNotificationConfig:
 # Delivery.
 
 
-def deliver(push: Push, tenant: str, task_id: str) -> None:
-    """Delivers what each configuration of the task has not been sent yet, unless another worker does."""
-    item = push.engine.table.get(TaskMeta.key_of(tenant, task_id))
-    if item is None:
-        return
-    meta = TaskMeta.read(item)
-    for config in _configs(push.engine, meta):
-        if _outstanding(config, meta) and (config.retry_at or "") <= instant(push.engine.clock.now()):
-            held = _hold(push.engine, config)
-            if held is not None:
-                _deliver_to(push, meta, held)
+def deliver(push: Push, tenant: str, task_id: str, seconds: float) -> None:
+    """Delivers what each configuration of the task has not been sent yet, unless another worker does.
+
+    Begins no request after `seconds`; for what is left then somebody is woken.
+    """
+    engine = push.engine
+    until = engine.clock.now() + timedelta(seconds=seconds)
+    moved = True
+    while moved:
+        item = engine.table.get(TaskMeta.key_of(tenant, task_id))
+        if item is None:
+            return
+        meta, moved = TaskMeta.read(item), False
+        for config in _configs(engine, meta):
+            if not _is_due(config, meta, engine.clock.now()):
+                continue
+            if engine.clock.now() >= until:
+                engine.waker.wake_push(tenant, task_id)
+                return
+            held = _hold(engine, config)
+            # Whoever was woken meanwhile found it held and went away, so it is looked at again.
+            if held is not None and _deliver_to(push, meta, held, until):
+                moved = True
 
 
 def _outstanding(config: PushConfig, meta: TaskMeta) -> bool:
     return config.status == PushConfig.ACTIVE and config.delivered < meta.seq
+
+
+def _is_due(config: PushConfig, meta: TaskMeta, now: datetime) -> bool:
+    return _outstanding(config, meta) and (config.retry_at or "") <= instant(now)
 
 
 def _hold(engine: Engine, config: PushConfig) -> PushConfig | None:
@@ -261,7 +349,7 @@ def _hold(engine: Engine, config: PushConfig) -> PushConfig | None:
     now = engine.clock.now()
     if config.held_until is not None and config.held_until > instant(now):
         return None
-    held = replace(config, holder=new_id(), held_until=instant(now + timedelta(seconds=LEASE_SECONDS)))
+    held = replace(config, holder=new_id(), held_until=_lease_end(now))
     free = Missing("holder") if config.holder is None else Equals("holder", config.holder)
     same = (free, Equals("delivered", config.delivered))
     taken: Item = {"holder": held.holder or "", "held_until": held.held_until or ""}
@@ -272,10 +360,16 @@ def _hold(engine: Engine, config: PushConfig) -> PushConfig | None:
     return held
 
 
-def _deliver_to(push: Push, meta: TaskMeta, config: PushConfig) -> None:
-    """Sends one event after the other; each acknowledgement is kept before the next is sent."""
+def _lease_end(now: datetime) -> str:
+    return instant(now + timedelta(seconds=LEASE_SECONDS))
+
+
+def _deliver_to(push: Push, meta: TaskMeta, config: PushConfig, until: datetime) -> bool:
+    """Sends one event after the other; each acknowledgement is kept before the next is sent.
+
+    Whether it came to the end of what it read, and let go of the configuration.
+    """
     engine, mine = push.engine, (Equals("holder", config.holder or ""),)
-    asked = _unsealed(push, config)
     extensions = frozenset(json.loads(config.extensions))
     page = engine.table.query(
         task_pk(meta.tenant, meta.task_id),
@@ -283,21 +377,29 @@ def _deliver_to(push: Push, meta: TaskMeta, config: PushConfig) -> None:
         last=event_key(meta.tenant, meta.task_id, meta.seq).sk,
     )
     try:
-        for key, item in page.rows:
-            body = stream_response(meta, read_event(item), extensions).wire_json().encode()
-            try:
+        try:
+            asked = _unsealed(push, config)
+            for key, item in page.rows:
+                if engine.clock.now() >= until:
+                    break
+                body = stream_response(meta, read_event(item), extensions).wire_json().encode()
                 push.receiver.post(asked.url, _headers(asked), body)
-            except DeliveryFailed as failed:
-                _put_off(push, config, str(failed))
-                return
-            until = instant(engine.clock.now() + timedelta(seconds=LEASE_SECONDS))
-            done: Item = {"delivered": int(key.sk[4:]), "held_until": until, "tries": 0}
-            engine.table.write(Update(config.key, done, ("retry_at",), mine))
-            config = replace(config, delivered=int(key.sk[4:]), tries=0)
+                done: Item = {
+                    "delivered": int(key.sk[4:]),
+                    "held_until": _lease_end(engine.clock.now()),
+                    "tries": 0,
+                }
+                engine.table.write(Update(config.key, done, ("retry_at",), mine))
+                config = replace(config, delivered=int(key.sk[4:]), tries=0)
+        except (DeliveryFailed, SealFailed) as failed:
+            _put_off(push, config, str(failed))
+            return False
         engine.table.write(Update(config.key, {}, ("holder", "held_until"), mine))
     except (ConditionFailed, OutcomeUnknown):
-        # Another worker took over, or the write is not known: some event may be sent twice.
+        # Another worker took over, it was deleted, or the write is not known: an event may be sent twice.
         logger.info("a delivery was taken over", extra={"task_id": meta.task_id})
+        return False
+    return True
 
 
 def _headers(asked: TaskPushNotificationConfig) -> dict[str, str]:
@@ -346,10 +448,7 @@ def push_due(engine: Engine, key: Key, due: Due) -> None:
         if item is None:
             raise AssertionError("a due row of a task that is not there")
         meta, now = TaskMeta.read(item), engine.clock.now()
-        wanted = any(
-            _outstanding(config, meta) and (config.retry_at or "") <= instant(now)
-            for config in _configs(engine, meta)
-        )
+        wanted = any(_is_due(config, meta, now) for config in _configs(engine, meta))
         writes: list[Write] = [Delete(key, (Equals("at", due.at),))]
         if wanted:
             writes.append(push_guard(meta, meta.seq, now))

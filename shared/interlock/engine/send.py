@@ -23,7 +23,7 @@ from interlock.engine.answer import Answer, admit_answer
 from interlock.engine.checkpoints import close_ask
 from interlock.engine.context import Directory, Engine, attempts, landed, move, new_id, queue_turn, status
 from interlock.engine.ports import ConditionFailed, Item, Missing, OutcomeUnknown, Put, Write
-from interlock.engine.push import Push, create, new_config, owned
+from interlock.engine.push import Push, keep, new_config, prepare
 from interlock.engine.records import (
     Checkpoint,
     Event,
@@ -113,7 +113,7 @@ def admit(
             key = _idempotency_key(request, idempotency_key)
             return create_task(engine, directory, caller, request, key, notify)
         task_id = message.task_id
-        since = notify.check(caller, task_id) if notify is not None else 0
+        config = notify.prepare(caller, task_id) if notify is not None else None
         if response is not None:
             admit_answer(engine, Answer(caller, task_id, response.prompt_id, response.payload, message))
         else:
@@ -121,8 +121,8 @@ def admit(
             continue_task(engine, caller, task_id, message, key)
     except EventTooLarge as error:
         raise InvalidParams(f"The message is {error}") from error
-    if notify is not None:
-        notify.add(caller, task_id, since)
+    if notify is not None and config is not None:
+        keep(notify.push, caller, config, since=config.delivered)
     return task_id
 
 
@@ -135,17 +135,12 @@ class InlinePush:
     extensions: frozenset[str]
 
     def config(self, caller: Principal, meta: TaskMeta) -> PushConfig:
+        """Of a new task."""
         return new_config(self.push, caller, meta, self.asked, self.extensions)
 
-    def check(self, caller: Principal, task_id: str) -> int:
-        """Raises what `add` would, before the message is admitted. Gives the event to notify after."""
-        meta = owned(self.push.engine, caller, task_id)
-        self.config(caller, meta)
-        return meta.seq
-
-    def add(self, caller: Principal, task_id: str, since: int) -> None:
-        asked = self.asked.model_copy(update={"task_id": task_id})
-        create(self.push, caller, asked, extensions=self.extensions, since=since)
+    def prepare(self, caller: Principal, task_id: str) -> PushConfig:
+        """Of a task that is there, before the message is admitted."""
+        return prepare(self.push, caller, task_id, self.asked, self.extensions)
 
 
 def _inline_push(
