@@ -23,8 +23,8 @@ def address(request: Request, public_url: str | None) -> Address:
     if public_url:
         return Address(public_url.rstrip("/"), ours=True)
     url = _base_url(request)
-    context = _gateway_context(request)
-    return Address(str(url), ours=url.netloc.lower() == str(context.get("domainName")).lower())
+    domain: str | None = _gateway_context(request).get("domainName")
+    return Address(str(url), ours=domain is not None and url.netloc.lower() == domain.lower())
 
 
 def _base_url(request: Request) -> URL:
