@@ -273,6 +273,10 @@ class Caller:
         return asyncio.run(run())
 
 
+def jsonrpc(method: str, params: Mapping[str, Any], request_id: int = 1) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": request_id, "method": method, "params": dict(params)}
+
+
 def envelope(task: pb.Task) -> dict[str, Any]:
     """The prompt that the task's status message carries, empty if it carries none."""
     metadata: dict[str, Any] = MessageToDict(task.status.message.metadata)

@@ -1,0 +1,91 @@
+"""People at the command line, against the same deployments; and the conformance scenarios against them."""
+
+import json
+from typing import Any
+
+import pytest
+from a2a.types import a2a_pb2 as pb
+from tests.support.story import Caller, Place, artifact_texts, envelope, said
+
+SCENARIOS = [f"CF-{number}" for number in range(1, 8)]
+
+
+@pytest.fixture
+def agent(place: Place) -> Caller:
+    return place.caller("agent", "JSONRPC")
+
+
+def waiting(place: Place, task: pb.Task, label: str = "alice") -> dict[str, Any]:
+    """The task's row in the inbox of `label`."""
+    listed = json.loads(place.cli("inbox", "--json", label=label).stdout)["checkpoints"]
+    (row,) = [row for row in listed if row["taskId"] == task.id]
+    found: dict[str, Any] = row
+    return found
+
+
+def test_a_person_finds_the_question_and_answers_it(place: Place, agent: Caller) -> None:
+    asked = agent.send("release 3.0.0")
+    row = waiting(place, asked)
+    assert row["prompt"] == "Release 3.0.0?"
+    assert row["checkpointId"] == envelope(asked)["prompt_id"]
+    assert row["requestedBy"] == "bearer:agent"
+    assert "Release 3.0.0?" in place.cli("inbox", label="alice").stdout
+
+    answered = place.cli(
+        "answer", row["reference"], "--set", "approved=true", "--set", "comment=go", label="bob"
+    )
+    assert answered.stdout == "Accepted.\n"
+    done = agent.settled(asked.id)
+    assert done.status.state == pb.TASK_STATE_COMPLETED
+    assert artifact_texts(done) == ["3.0.0 released, approved by bearer:bob"]
+    assert "Release 3.0.0?" not in place.cli("inbox", label="alice").stdout
+
+
+def test_the_same_answer_again_is_told_that_it_won_and_another_that_it_lost(
+    place: Place, agent: Caller
+) -> None:
+    asked = agent.send("release 3.1.0")
+    reference = f"{asked.id}/{envelope(asked)['prompt_id']}"
+    denial = ("answer", reference, "--payload", '{"approved": false, "comment": "too early"}')
+    first = place.cli(*denial, label="bob")
+    again = place.cli(*denial, label="bob")
+    assert first.stdout == again.stdout == "Accepted.\n"
+    lost = place.cli("answer", reference, "--set", "approved=true", label="alice", check=False)
+    assert lost.returncode == 1
+    assert "answered by bearer:bob" in lost.stderr
+    done = agent.settled(asked.id)
+    assert (done.status.state, said(done)) == (pb.TASK_STATE_REJECTED, "3.1.0 was not released: too early")
+
+
+def test_every_violation_is_shown(place: Place, agent: Caller) -> None:
+    asked = agent.send("release 3.2.0")
+    reference = f"{asked.id}/{envelope(asked)['prompt_id']}"
+    wrong = ("answer", reference, "--payload", '{"approved": "yes please", "extra": 42}')
+    refused = place.cli(*wrong, label="alice", check=False)
+    assert refused.returncode == 1
+    assert "/approved" in refused.stderr
+    assert "/extra" in refused.stderr
+    assert waiting(place, asked)["status"] == "open"
+    agent.cancel(asked.id)
+
+
+def test_who_may_not_answer_is_told_so(place: Place, agent: Caller) -> None:
+    asked = agent.send("release 3.3.0")
+    row = waiting(place, asked, label="oncall")
+    refused = place.cli("answer", row["reference"], "--set", "approved=true", label="oncall", check=False)
+    assert refused.returncode == 1
+    assert agent.get(asked.id).status.state == pb.TASK_STATE_INPUT_REQUIRED
+    assert place.cli("inbox", label="agent", check=False).returncode == 1
+    agent.cancel(asked.id)
+
+
+def test_the_conformance_scenarios_pass(place: Place, binding: str) -> None:
+    done = place.cli("conformance", place.url, "--binding", binding, "--json", label="agent", check=False)
+    report = json.loads(done.stdout)
+    figures = {row["id"]: row["figure"] for row in report["scenarios"]}
+    assert done.returncode == 0, figures
+    assert report["passed"]
+    assert report["interface"]["binding"] == binding
+    assert list(figures) == SCENARIOS
+    assert all(row["passed"] for row in report["scenarios"])
+    assert "20 trials" in figures["CF-4"]
