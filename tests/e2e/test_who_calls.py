@@ -1,7 +1,7 @@
 """Who calls the deployed API: refused at the gateway and in the functions, and nothing of others is seen."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -159,13 +159,14 @@ def test_a_task_goes_on_only_for_its_owner_and_those_who_may_answer(
     asked = agent.send("release 4.3.0")
     alice, oncall = stack.caller("alice", binding), stack.caller("oncall", binding)
     assert oncall.get(asked.id) == asked
-    for refused in (
+    refused: Sequence[Callable[[], object]] = (
         lambda: oncall.answer(asked, {"approved": True}),
         lambda: alice.send("and now?", task_id=asked.id),
         lambda: alice.send("release 4.3.1"),
-    ):
+    )
+    for attempt in refused:
         with pytest.raises(sdk.A2AError, match=r"403|-32600") as failure:
-            refused()
+            attempt()
         assert not isinstance(failure.value, sdk.TaskNotFoundError)
     assert agent.get(asked.id) == asked
     assert oncall.cancel(asked.id).status.state == pb.TASK_STATE_CANCELED
