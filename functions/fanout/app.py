@@ -1,4 +1,4 @@
-"""Table stream -> queues: the second waker, for turns whose first wake was lost."""
+"""Table stream -> queues: wakes deliveries, and a second time the turns whose first wake was lost."""
 
 from typing import Any
 
@@ -16,10 +16,16 @@ logger = Logger()
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
-    return process_batch(EventType.DynamoDBStreams, event, _wake_waiting, context)
+    return process_batch(EventType.DynamoDBStreams, event, _wake, context)
 
 
-def _wake_waiting(record: DynamoDBRecord) -> None:
-    """The mapping lets through only rows of turns that no one had claimed when they were written."""
-    run = record.dynamodb.new_image if record.dynamodb else {}
-    bootstrap.wake_waiting(run["tenant"], run["task_id"], int(run["turn"]))
+def _wake(record: DynamoDBRecord) -> None:
+    """The mapping lets through turns that no one had claimed yet, and events that are to be delivered."""
+    change = record.dynamodb
+    if change is None:
+        raise ValueError("a record without a change")
+    if change.keys["sk"].startswith("EVT#"):
+        bootstrap.wake_delivery(change.keys["pk"])
+    else:
+        run = change.new_image
+        bootstrap.wake_waiting(run["tenant"], run["task_id"], int(run["turn"]))

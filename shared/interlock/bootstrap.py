@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from interlock.adapters.identities import TokenCredentials
     from interlock.agents import Agent
     from interlock.engine.authenticate import TokenVerifier
+    from interlock.engine.push import Push, Sealer
     from interlock.engine.run_turn import Executor
     from interlock.oversight.principals import Principal
 
 WRAP_UP_SECONDS = 10.0
 """Kept back from a worker's time, to record that the agent did not finish in it."""
+REQUEST_SECONDS = 20.0
+"""Kept back from the time of a delivery, for a request that was begun."""
 ANONYMOUS = "anonymous:local"
 
 
@@ -61,7 +64,13 @@ def engine() -> Engine:
     return Engine(
         table=table,
         views=table,
-        waker=SqsWaker(sqs_client(), chosen.turns_queue, chosen.timers_queue, clock),
+        waker=SqsWaker(
+            sqs_client(),
+            turns_queue_url=chosen.turns_queue,
+            timers_queue_url=chosen.timers_queue,
+            outbox_queue_url=chosen.outbox_queue,
+            clock=clock,
+        ),
         clock=clock,
         guard=SchemaWorker(),
         limits=Limits(blocking=chosen.blocking_seconds, lease=chosen.lease_seconds, streams=chosen.streams),
@@ -125,6 +134,32 @@ def signer() -> "Signer | None":
     return KmsSigner(kms_client(), kms_key)
 
 
+@cache
+def push() -> "Push | None":
+    """None unless a key to seal configurations with is set."""
+    from interlock.adapters.sqs import SqsPark, sqs_client
+    from interlock.adapters.webhooks import WebHooks
+    from interlock.engine.push import Push
+
+    chosen = settings()
+    if chosen.seal_key is None:
+        return None
+    return Push(
+        engine=engine(),
+        sealer=sealer(chosen.seal_key),
+        receiver=WebHooks(local=chosen.local_webhooks),
+        park=SqsPark(sqs_client(), chosen.outbox_dead_letters),
+    )
+
+
+def sealer(key: str) -> "Sealer":
+    from interlock.adapters.sealing import FileSealer, KmsSealer
+    from interlock.adapters.signing import kms_client
+
+    file = key.removeprefix("file:")
+    return FileSealer(Path(file)) if file != key else KmsSealer(kms_client(), key)
+
+
 def agents_door(*, threads: bool = False) -> "Starlette":
     """`threads`: many requests come at once, as under uvicorn; on Lambda there is one at a time."""
     from starlette.concurrency import run_in_threadpool
@@ -139,12 +174,13 @@ def agents_door(*, threads: bool = False) -> "Starlette":
     card = agent_card(
         agent(),
         streaming=chosen.streaming,
+        push_notifications=push() is not None,
         oidc_issuer=chosen.oidc_issuer,
         anonymous=chosen.anonymous_tenant is not None,
     )
     extended = PublishedCard(extended_card(agent(), card), v0_3=chosen.a2a_0_3, signer=signer())
     service = OversightService(
-        engine(), agent(), authenticate, card, chosen.check_media_types, extended=extended
+        engine(), agent(), authenticate, card, chosen.check_media_types, push(), extended
     )
     return create_app(
         service,
@@ -181,6 +217,22 @@ def wake_waiting(tenant: str, task_id: str, turn: int) -> None:
     from interlock.engine.sweep import wake_waiting as wake
 
     wake(engine(), tenant, task_id, turn)
+
+
+def wake_delivery(pk: str) -> None:
+    """`pk` is the partition of a task that has an event to be delivered."""
+    from interlock.engine.records import task_of
+
+    engine().waker.wake_push(*task_of(pk))
+
+
+def deliver(tenant: str, task_id: str, remaining_seconds: float) -> None:
+    from interlock.engine.push import deliver as send
+
+    configured = push()
+    if configured is None:
+        raise ValueError("something is to be delivered, and push notifications are off")
+    send(configured, tenant, task_id, max(remaining_seconds - REQUEST_SECONDS, 0.0))
 
 
 def handle_due(pk: str, sk: str) -> None:

@@ -21,6 +21,8 @@ class Settings(BaseModel):
     identities_table: str = ""
     turns_queue: str = ""
     timers_queue: str = ""
+    outbox_queue: str = ""
+    outbox_dead_letters: str = ""
     """The queues' URLs."""
     agent: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = "interlock.agents.demo:agent"
     """`module:attribute` of the `Agent` that this deployment serves."""
@@ -41,6 +43,11 @@ class Settings(BaseModel):
     """A private P-256 key in PEM that signs the card; or else:"""
     signing_kms_key: str | None = None
     """The id or ARN of an AWS KMS key, ECC_NIST_P256 for signing."""
+    seal_key: str | None = None
+    """Encrypts the configurations of push notifications, which are off without it: the id or ARN of a
+    symmetric AWS KMS key, or `file:` and the path of a file with 32 bytes."""
+    local_webhooks: bool = False
+    """For local use only: web hooks may be plain HTTP, and at addresses of private networks."""
     streaming: bool = False
     """Whether the transport streams: uvicorn does, a buffered Lambda integration does not."""
     stream_seconds: Annotated[float, Field(gt=0)] = 840.0

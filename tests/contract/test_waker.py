@@ -7,13 +7,15 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.exceptions import BotoCoreError
 from moto import mock_aws
 from tests.support.emulator import create_queue
 
 from interlock.adapters.clock import SystemClock
 from interlock.adapters.memory import MemoryWaker
-from interlock.adapters.sqs import MAX_DELAY_SECONDS, SqsWaker, sqs_client
+from interlock.adapters.sqs import MAX_DELAY_SECONDS, SqsPark, SqsWaker, sqs_client
 from interlock.engine.ports import Key
+from interlock.engine.records import PushConfig
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -53,8 +55,23 @@ def timers(client: "SQSClient") -> str:
 
 
 @pytest.fixture
-def waker(client: "SQSClient", turns: str, timers: str) -> SqsWaker:
-    return SqsWaker(client, turns, timers, StoppedClock())
+def outbox(client: "SQSClient") -> str:
+    return create_queue(client)
+
+
+@pytest.fixture
+def waker(client: "SQSClient", turns: str, timers: str, outbox: str) -> SqsWaker:
+    return waker_of(client, turns, timers, outbox)
+
+
+def waker_of(client: "SQSClient", turns: str, timers: str, outbox: str) -> SqsWaker:
+    return SqsWaker(
+        client,
+        turns_queue_url=turns,
+        timers_queue_url=timers,
+        outbox_queue_url=outbox,
+        clock=StoppedClock(),
+    )
 
 
 def received(client: "SQSClient", queue: str) -> list[tuple[Any, str | None]]:
@@ -80,6 +97,36 @@ def test_a_turn_is_woken_in_its_tenants_group(
     waker.wake_turn("acme", "task-1", 3)
     assert received(client, turns) == [({"tenant": "acme", "task": "task-1", "turn": 3}, "acme")]
     assert received(client, timers) == []
+
+
+def test_a_delivery_is_woken_in_its_tenants_group(
+    client: "SQSClient", waker: SqsWaker, turns: str, outbox: str
+) -> None:
+    waker.wake_push("acme", "task-1")
+    assert received(client, outbox) == [({"tenant": "acme", "task": "task-1"}, "acme")]
+    assert received(client, turns) == []
+
+
+CONFIG = PushConfig(
+    tenant="acme",
+    task_id="task-1",
+    config_id="config-1",
+    by="bearer:agent",
+    sealed=b"sealed",
+    delivered=3,
+    extensions="[]",
+)
+
+
+def test_what_is_given_up_is_parked_by_its_name_alone(client: "SQSClient") -> None:
+    queue = create_queue(client)
+    SqsPark(client, queue)(CONFIG)
+    assert received(client, queue) == [({"tenant": "acme", "task": "task-1", "config": "config-1"}, None)]
+
+
+def test_who_can_not_park_is_told() -> None:
+    with pytest.raises(BotoCoreError):
+        SqsPark(sqs_client("http://127.0.0.1:1"), "http://127.0.0.1:1/0/gone")(CONFIG)
 
 
 def test_what_is_due_is_woken_at_once(client: "SQSClient", waker: SqsWaker, turns: str, timers: str) -> None:
@@ -117,15 +164,16 @@ def test_what_is_due_later_than_a_message_can_wait_is_left_to_the_sweeper(
 def test_a_wake_that_can_not_be_sent_is_logged_and_counted(
     client: "SQSClient", caplog: pytest.LogCaptureFixture
 ) -> None:
-    waker = SqsWaker(client, "http://127.0.0.1:1/0/gone", "http://127.0.0.1:1/0/gone", StoppedClock())
+    waker = waker_of(client, *["http://127.0.0.1:1/0/gone"] * 3)
     waker.wake_turn("acme", "task-1", 1)
     waker.wake_timer(DUE, NOW)
-    assert [record.lost_wakes for record in caplog.records if record.message == "wake lost"] == [1, 2]  # type: ignore[attr-defined]
+    waker.wake_push("acme", "task-1")
+    assert [record.lost_wakes for record in caplog.records if record.message == "wake lost"] == [1, 2, 3]  # type: ignore[attr-defined]
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 
 
 def test_nobody_listening_fails_no_one(caplog: pytest.LogCaptureFixture) -> None:
-    waker = SqsWaker(sqs_client("http://127.0.0.1:1"), "queue", "queue", StoppedClock())
+    waker = waker_of(sqs_client("http://127.0.0.1:1"), "queue", "queue", "queue")
     waker.wake_turn("acme", "task-1", 1)
     assert [record.message for record in caplog.records] == ["wake lost"]
 
@@ -135,9 +183,12 @@ def test_the_twin_keeps_wakes_until_they_are_taken() -> None:
     waker.wake_turn("acme", "task-1", 1)
     waker.wake_turn("acme", "task-1", 2)
     waker.wake_timer(DUE, NOW)
+    waker.wake_push("acme", "task-1")
     assert waker.take_turns() == [("acme", "task-1", 1), ("acme", "task-1", 2)]
     assert waker.take_timers() == [(DUE, NOW)]
+    assert waker.take_pushes() == [("acme", "task-1")]
     assert waker.take_turns() == []
+    assert waker.take_pushes() == []
     assert waker.take_timers() == []
 
 

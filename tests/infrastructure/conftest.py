@@ -41,7 +41,15 @@ def bootstrap(monkeypatch: pytest.MonkeyPatch) -> Mock:
     from interlock import bootstrap as real
 
     stand_in = Mock(spec=real)
-    for name in ("authenticate", "handle_due", "run_turn", "sweep", "wake_waiting"):
+    for name in (
+        "authenticate",
+        "deliver",
+        "handle_due",
+        "run_turn",
+        "sweep",
+        "wake_delivery",
+        "wake_waiting",
+    ):
         function = Mock(spec=getattr(real, name), return_value=None)
         setattr(stand_in, name, function)
     monkeypatch.setattr("interlock.bootstrap", stand_in)

@@ -22,6 +22,7 @@ Load = Callable[[str], ModuleType]
 
 TASK_A = "0190a7c2-0000-7000-8000-00000000000a"
 TASK_B = "0190a7c2-0000-7000-8000-00000000000b"
+TASK_C = "0190a7c2-0000-7000-8000-00000000000c"
 
 
 def failed(answer: dict[str, Any]) -> list[str]:
@@ -88,6 +89,7 @@ class TestFanout:
         assert failed(load_function("fanout").handler(event("fanout"), context)) == []
         assert bootstrap.wake_waiting.call_args_list == [call("demo", TASK_A, 1), call("demo", TASK_B, 2)]
         assert all(type(called.args[2]) is int for called in bootstrap.wake_waiting.call_args_list)
+        bootstrap.wake_delivery.assert_called_once_with(f"T#demo#{TASK_C}")
 
     def test_reports_the_record_from_which_the_stream_is_read_again(
         self, bootstrap: Mock, load_function: Load, event: Event, context: Context
@@ -95,6 +97,24 @@ class TestFanout:
         bootstrap.wake_waiting.side_effect = [None, RuntimeError("throttled")]
         answer = load_function("fanout").handler(event("fanout"), context)
         assert failed(answer) == [event("fanout")["Records"][1]["dynamodb"]["SequenceNumber"]]
+
+
+class TestOutbox:
+    def test_delivers_for_the_task_of_each_message_within_the_time_that_is_left(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        assert failed(load_function("outbox").handler(event("outbox"), context)) == []
+        (first, second) = bootstrap.deliver.call_args_list
+        assert first.args[:2] == ("demo", TASK_A)
+        assert second.args[:2] == ("demo", TASK_B)
+        assert 0 < second.args[2] <= first.args[2] <= 60
+
+    def test_reports_only_the_message_whose_delivery_failed(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        bootstrap.deliver.side_effect = [None, RuntimeError("not parked")]
+        answer = load_function("outbox").handler(event("outbox"), context)
+        assert failed(answer) == [event("outbox")["Records"][1]["messageId"]]
 
 
 class TestTimers:

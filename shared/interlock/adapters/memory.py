@@ -284,11 +284,16 @@ class MemoryWaker:
     def __init__(self) -> None:
         self._lock = Lock()
         self._turns: list[tuple[str, str, int]] = []
+        self._pushes: list[tuple[str, str]] = []
         self._timers: list[tuple[Key, datetime]] = []
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         with self._lock:
             self._turns.append((tenant, task_id, turn))
+
+    def wake_push(self, tenant: str, task_id: str) -> None:
+        with self._lock:
+            self._pushes.append((tenant, task_id))
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         with self._lock:
@@ -298,6 +303,12 @@ class MemoryWaker:
         """Tenant, task and turn of every wake since the last call, oldest first."""
         with self._lock:
             taken, self._turns = self._turns, []
+            return taken
+
+    def take_pushes(self) -> list[tuple[str, str]]:
+        """Tenant and task of every wake since the last call, oldest first."""
+        with self._lock:
+            taken, self._pushes = self._pushes, []
             return taken
 
     def take_timers(self) -> list[tuple[Key, datetime]]:

@@ -1,4 +1,4 @@
-"""Wakes through Amazon SQS: two standard queues, one for turns and one for what falls due.
+"""Wakes through Amazon SQS: standard queues for turns, for what falls due, and for what is to be delivered.
 
 A wake follows a decision that is already committed, so it may fail and must not fail the caller: it is
 logged and counted, and the stream and the minute sweeper find what nobody was woken for.
@@ -18,6 +18,7 @@ from botocore.parsers import ResponseParserError
 
 from interlock.adapters.aws import creating_clients, session
 from interlock.engine.ports import Clock, Key
+from interlock.engine.records import PushConfig
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -44,21 +45,32 @@ def sqs_client(endpoint_url: str | None = None) -> "SQSClient":
 class SqsWaker:
     """Implements `Waker`.
 
-    Messages are JSON objects: `{"tenant", "task", "turn"}` on the queue of turns, grouped by tenant so that
-    no tenant's backlog holds up another's; `{"pk", "sk"}` on the queue of timers.
+    Messages are JSON objects: `{"tenant", "task", "turn"}` on the queue of turns and `{"tenant", "task"}` on
+    the outbox, grouped by tenant so that no tenant's backlog holds up another's; `{"pk", "sk"}` on the queue
+    of timers.
     """
 
     def __init__(
-        self, client: "SQSClient", turns_queue_url: str, timers_queue_url: str, clock: Clock
+        self,
+        client: "SQSClient",
+        *,
+        turns_queue_url: str,
+        timers_queue_url: str,
+        outbox_queue_url: str,
+        clock: Clock,
     ) -> None:
         self._client = client
         self._turns = turns_queue_url
         self._timers = timers_queue_url
+        self._outbox = outbox_queue_url
         self._clock = clock
         self._failures = count(1)
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         self._send(self._turns, {"tenant": tenant, "task": task_id, "turn": turn}, MessageGroupId=tenant)
+
+    def wake_push(self, tenant: str, task_id: str) -> None:
+        self._send(self._outbox, {"tenant": tenant, "task": task_id}, MessageGroupId=tenant)
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         """What is further off than a message can wait is not sent: the sweeper arms it when it is near."""
@@ -75,3 +87,20 @@ class SqsWaker:
             )
         except (BotoCoreError, ClientError, ResponseParserError):
             _log.warning("wake lost", extra={"lost_wakes": next(self._failures)}, exc_info=True)
+
+
+class SqsPark:
+    """Puts push notification configurations that are given up on a queue, whose alarm rings.
+
+    Not a wake: it raises what SQS raises, so that it is tried again.
+    """
+
+    def __init__(self, client: "SQSClient", queue_url: str) -> None:
+        self._client = client
+        self._queue_url = queue_url
+
+    def __call__(self, config: PushConfig) -> None:
+        named = {"tenant": config.tenant, "task": config.task_id, "config": config.config_id}
+        self._client.send_message(
+            QueueUrl=self._queue_url, MessageBody=json.dumps(named, separators=(",", ":"))
+        )

@@ -175,7 +175,12 @@ class OversightService:
 
 
 def agent_card(
-    agent: Agent, *, streaming: bool = False, oidc_issuer: str | None = None, anonymous: bool = False
+    agent: Agent,
+    *,
+    streaming: bool = False,
+    push_notifications: bool = False,
+    oidc_issuer: str | None = None,
+    anonymous: bool = False,
 ) -> AgentCard:
     """The public card of what `agent` declares. `streaming`: whether the transport can stream.
 
@@ -193,7 +198,7 @@ def agent_card(
         version=agent.version,
         capabilities=AgentCapabilities(
             streaming=streaming,
-            push_notifications=False,
+            push_notifications=push_notifications,
             extended_agent_card=True,
             extensions=[
                 AgentExtension(

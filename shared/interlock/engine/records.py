@@ -59,6 +59,12 @@ def task_pk(tenant: str, task_id: str) -> str:
     return f"T#{tenant}#{task_id}"
 
 
+def task_of(pk: str) -> tuple[str, str]:
+    """Tenant and task of a partition of `task_pk`; the ids of tasks are ours and hold no `#`."""
+    tenant, _, task_id = pk.removeprefix("T#").rpartition("#")
+    return tenant, task_id
+
+
 @dataclass(frozen=True, slots=True)
 class TaskMeta(Record):
     """The state of a task. `rev` rises with every change, `seq` with every event.

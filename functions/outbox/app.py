@@ -1,0 +1,25 @@
+"""Queue -> push notifications of one task."""
+
+from typing import Any
+
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.utilities.batch import EventType
+from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from aws_lambda_powertools.utilities.typing import LambdaContext
+
+from interlock import bootstrap
+from interlock.batches import process_batch
+
+logger = Logger()
+
+
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
+    return process_batch(EventType.SQS, event, _deliver, context)
+
+
+def _deliver(record: SQSRecord, lambda_context: LambdaContext) -> None:
+    wake = record.json_body
+    remaining = lambda_context.get_remaining_time_in_millis() / 1000
+    bootstrap.deliver(wake["tenant"], wake["task"], remaining)
