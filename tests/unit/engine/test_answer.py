@@ -1,7 +1,7 @@
 """An answer to a prompt: every row of hitl-prompt/v1, "Acceptance and rejection", and their order."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -29,14 +29,16 @@ from tests.support.twin import (
 
 from interlock.a2a.errors import A2AError, InvalidParams, PermissionDenied, TaskNotFound, Unavailable
 from interlock.a2a.models import TaskState
+from interlock.adapters.schema_worker import SchemaWorker
 from interlock.agents import Turn
 from interlock.engine.answer import Admitted, Answer, admit_answer
-from interlock.engine.errors import AnswerInvalid, AnswerRefused
 from interlock.engine.due import handle_due
+from interlock.engine.errors import AnswerInvalid, AnswerRefused
 from interlock.engine.ports import Key
 from interlock.engine.records import Checkpoint, Event, read_event
 from interlock.oversight import hitl_prompt
 from interlock.oversight.principals import Principal
+from interlock.oversight.schema_gate import Violation
 
 YES, NO = {"approved": True}, {"approved": False}
 IN_VAIN = {"approved": "yes please"}
@@ -229,6 +231,18 @@ def test_every_keyword_of_a_schema_counts(
 
 def test_a_payload_that_no_digest_can_be_made_of_is_invalid() -> None:
     deployment, task_id = waiting(schema={"type": "object"})
+    error = refused(deployment, lambda: deployment.answer(ANN, task_id, {"n": 2**53}))
+    assert isinstance(error, AnswerInvalid)
+
+
+class LenientGuard(SchemaWorker):
+    def validate(self, schema: Mapping[str, Any], payload: Any) -> list[Violation]:
+        return []
+
+
+def test_without_a_digest_a_payload_is_invalid_whatever_the_guard_says() -> None:
+    deployment = Deployment(asking(), guard=LenientGuard())
+    task_id = deployment.send().id
     error = refused(deployment, lambda: deployment.answer(ANN, task_id, {"n": 2**53}))
     assert isinstance(error, AnswerInvalid)
 
@@ -630,6 +644,15 @@ def test_two_votes_at_once_are_both_counted() -> None:
     deployment.hook(before=once("write", ben_too))
     assert admit(deployment, ANN, task_id, prompt_id, YES) is Admitted.COUNTED
     assert set(json.loads(deployment.prompts(task_id)[0].votes)) == {ANN.id, BEN.id}
+
+
+def test_a_change_of_mind_between_the_read_and_the_write_of_the_deciding_vote_counts() -> None:
+    deployment, task_id = waiting(allowed_responders=["consensus:2"])
+    prompt_id = deployment.open_prompt(task_id)
+    deployment.answer(ANN, task_id, YES)
+    deployment.hook(before=once("write", lambda: deployment.answer(ANN, task_id, NO)))
+    assert admit(deployment, BEN, task_id, prompt_id, YES) is Admitted.COUNTED
+    assert deployment.get(task_id).status.state is TaskState.INPUT_REQUIRED
 
 
 def test_a_vote_whose_reply_was_lost_is_counted_once() -> None:
