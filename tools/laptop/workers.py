@@ -55,25 +55,38 @@ def load_handler(name: str, root: Path) -> Handler:
 def serve_queue(
     sqs: "SQSClient", url: str, batch_size: int, name: str, handler: Handler, stop: threading.Event
 ) -> None:
-    """Hands messages to the handler, and deletes those it does not report as failed."""
+    """Hands over what comes, until it is told to stop."""
     while not stop.is_set():
         try:
-            messages = sqs.receive_message(
-                QueueUrl=url,
-                MaxNumberOfMessages=batch_size,
-                WaitTimeSeconds=LONG_POLL_SECONDS,
-                AttributeNames=["All"],
-            ).get("Messages", [])
-            if not messages:
-                continue
-            answer = handler({"Records": [_record(message, url) for message in messages]}, Context(name))
-            failed = {failure["itemIdentifier"] for failure in (answer or {}).get("batchItemFailures", [])}
-            for message in messages:
-                if message["MessageId"] not in failed:
-                    sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            deliver(sqs, url, batch_size, name, handler)
         except Exception:
             if not stop.is_set():
                 logger.exception("%s failed, its messages come back", name)
+
+
+def deliver(
+    sqs: "SQSClient",
+    url: str,
+    batch_size: int,
+    name: str,
+    handler: Handler,
+    wait_seconds: int = LONG_POLL_SECONDS,
+) -> bool:
+    """Hands a batch to the handler, and deletes what it does not report as failed. False: there was none."""
+    messages = sqs.receive_message(
+        QueueUrl=url,
+        MaxNumberOfMessages=batch_size,
+        WaitTimeSeconds=wait_seconds,
+        AttributeNames=["All"],
+    ).get("Messages", [])
+    if not messages:
+        return False
+    answer = handler({"Records": [_record(message, url) for message in messages]}, Context(name))
+    failed = {failure["itemIdentifier"] for failure in (answer or {}).get("batchItemFailures", [])}
+    for message in messages:
+        if message["MessageId"] not in failed:
+            sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    return True
 
 
 def serve_minutes(name: str, handler: Handler, stop: threading.Event) -> None:
