@@ -235,7 +235,7 @@ class World:
             before = self._picture()
             self.clock.time += timedelta(days=1)
             if sweep(self.engine):
-                raise Broken("the sweeper could not handle a row")
+                raise Broken("I8 the sweeper could not handle a row")
             for tenant, task_id, turn in list(self.wakes.turns):
                 try:
                     self.work(tenant, task_id, turn)

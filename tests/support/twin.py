@@ -43,6 +43,7 @@ from interlock.engine.ports import Item, Key, OutcomeUnknown, Page, SchemaGuard,
 from interlock.engine.records import SHARDS, Checkpoint, TaskMeta, due_pk, run_pk
 from interlock.engine.run_turn import run_turn
 from interlock.engine.send import send_message
+from interlock.engine.view import load, present
 from interlock.oversight import hitl_prompt
 from interlock.oversight.principals import Kind, Principal, Role
 
@@ -253,6 +254,7 @@ class Deployment:
         return_immediately: bool = True,
         **more: Any,
     ) -> SendMessageResponse:
+        """Where turns run at once, the task is as they have left it."""
         request = SendMessageRequest(
             message=message(what) if isinstance(what, str) else what,
             configuration=SendMessageConfiguration(
@@ -260,7 +262,14 @@ class Deployment:
             ),
             **more,
         )
-        return send_message(self.engine, self.agent, who, request, extensions=extensions, idempotency_key=key)
+        response = send_message(
+            self.engine, self.agent, who, request, extensions=extensions, idempotency_key=key
+        )
+        if response.task is not None and self.at_once:
+            view = load(self.table, who.tenant, response.task.id)
+            assert view is not None
+            response.task = present(*view, extensions, history_length=history_length)
+        return response
 
     def send(self, what: str | Message = "go", who: Principal = AGENT, **more: Any) -> Task:
         task = self.sent(what, who, **more).task

@@ -6,6 +6,7 @@ prompt open, may the caller respond, is there time left, does the payload fit.
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -25,6 +26,7 @@ from interlock.engine.ports import (
     Write,
 )
 from interlock.engine.records import Checkpoint, Event, TaskMeta, instant
+from interlock.engine.view import TaskView, load_with_ask
 from interlock.engine.visibility import meta_key, not_found, sees
 from interlock.oversight import hitl_prompt
 from interlock.oversight.canonical_json import NotCanonical, digest
@@ -58,11 +60,21 @@ def admit_answer(engine: Engine, answer: Answer) -> Admitted:
 
     Raises `TaskNotFound`, `AnswerRefused` (409), `PermissionDenied`, `AnswerInvalid` (422), `InvalidParams`.
     """
+    return _admit(engine, answer, _read)[0]
+
+
+def answered_task(engine: Engine, answer: Answer) -> TaskView:
+    """The same, for who is then told of the whole task: it is read in the same round trip."""
+    return _admit(engine, answer, _read_whole)[1]
+
+
+def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, TaskView]:
     op, payload_digest = new_id(), _payload_digest(answer)
     mine = [payload_digest, answer.message.message_id]
     checked = False
     for _ in attempts(engine.clock):
-        meta, ask = _read(engine, answer)
+        view, ask = _visible(answer, *read(engine, answer))
+        meta = view.meta
         if ask is None:
             raise AnswerRefused(answer.prompt_id)
         if ask.status == Checkpoint.OPEN and meta.ask != ask.ask_id:
@@ -70,7 +82,7 @@ def admit_answer(engine: Engine, answer: Answer) -> Admitted:
             continue
         votes: Votes = json.loads(ask.votes)
         if _won(ask, votes, answer, mine):
-            return Admitted.ACCEPTED
+            return Admitted.ACCEPTED, view
         envelope = hitl_prompt.Envelope.from_wire(json.loads(ask.envelope))
         now = engine.clock.now()
         needed = _check_open(meta, ask, envelope, answer, now)
@@ -78,18 +90,21 @@ def admit_answer(engine: Engine, answer: Answer) -> Admitted:
             _check_payload(engine, envelope, answer, payload_digest)
             checked = True
         if votes.get(answer.by.id) == mine:
-            return Admitted.COUNTED
+            return Admitted.COUNTED, view
         votes[answer.by.id] = mine
         decides = needed == 1 or _agreeing(votes, payload_digest) >= needed
-        writes = _closing(meta, ask, votes, answer, now, op) if decides else [_counting(ask, votes, now)]
+        if decides:
+            view, writes = _closing(view, ask, votes, answer, now, op)
+        else:
+            writes = [_counting(ask, votes, now)]
         try:
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
             continue
         if not decides:
-            return Admitted.COUNTED
-        engine.waker.wake_turn(meta.tenant, meta.task_id, meta.turn + 1)
-        return Admitted.ACCEPTED
+            return Admitted.COUNTED, view
+        engine.waker.wake_turn(meta.tenant, meta.task_id, view.meta.turn)
+        return Admitted.ACCEPTED, view
     raise AssertionError("attempts end by raising")
 
 
@@ -101,20 +116,34 @@ def _payload_digest(answer: Answer) -> str:
         return ""
 
 
-def _read(engine: Engine, answer: Answer) -> tuple[TaskMeta, Checkpoint | None]:
-    """Both items in one round trip. Not a snapshot: the write is conditional on what was read of each."""
+Read = Callable[[Engine, Answer], tuple[TaskView | None, Checkpoint | None]]
+"""The task and the checkpoint in one round trip. No snapshot: the write is conditional on what was read."""
+
+
+def _read(engine: Engine, answer: Answer) -> tuple[TaskView | None, Checkpoint | None]:
+    """Two items, without the events: what it costs does not grow with the task."""
+    ask_key = Checkpoint.key_of(answer.by.tenant, answer.task_id, answer.prompt_id)
+    meta_item, ask_item = engine.table.get_many([meta_key(answer.by, answer.task_id), ask_key])
+    view = TaskView(TaskMeta.read(meta_item), []) if meta_item is not None else None
+    return view, Checkpoint.read(ask_item) if ask_item is not None else None
+
+
+def _read_whole(engine: Engine, answer: Answer) -> tuple[TaskView | None, Checkpoint | None]:
+    meta_key(answer.by, answer.task_id)
+    return load_with_ask(engine.table, answer.by.tenant, answer.task_id, answer.prompt_id)
+
+
+def _visible(
+    answer: Answer, view: TaskView | None, ask: Checkpoint | None
+) -> tuple[TaskView, Checkpoint | None]:
     caller = answer.by
-    ask_key = Checkpoint.key_of(caller.tenant, answer.task_id, answer.prompt_id)
-    meta_item, ask_item = engine.table.get_many([meta_key(caller, answer.task_id), ask_key])
-    if meta_item is None:
+    if view is None:
         raise not_found(answer.task_id)
-    meta = TaskMeta.read(meta_item)
-    ask = Checkpoint.read(ask_item) if ask_item is not None else None
-    if not sees(caller, meta) and not (ask is not None and caller.id in _responders(ask).named):
+    if not sees(caller, view.meta) and not (ask is not None and caller.id in _responders(ask).named):
         raise not_found(answer.task_id)
-    if answer.message.context_id is not None and answer.message.context_id != meta.context_id:
+    if answer.message.context_id is not None and answer.message.context_id != view.meta.context_id:
         raise InvalidParams("message.contextId is not the task's")
-    return meta, ask
+    return view, ask
 
 
 def _responders(ask: Checkpoint) -> hitl_prompt.Responders:
@@ -179,9 +208,10 @@ def _counting(ask: Checkpoint, votes: Votes, now: datetime) -> Write:
 
 
 def _closing(
-    meta: TaskMeta, ask: Checkpoint, votes: Votes, answer: Answer, now: datetime, op: str
-) -> list[Write]:
+    view: TaskView, ask: Checkpoint, votes: Votes, answer: Answer, now: datetime, op: str
+) -> tuple[TaskView, list[Write]]:
     """Prompt closed, task moved, event written and next turn queued: all or nothing (I1, I2)."""
+    meta = view.meta
     stored = answer.message.model_copy(update={"context_id": meta.context_id})
     event = Event(message=stored, status=status(TaskState.WORKING, now), by=answer.by.id, answers=ask.ask_id)
     changes = {"turn": meta.turn + 1, "inputs": meta.inputs + 1, "ask": None}
@@ -197,4 +227,4 @@ def _closing(
             "votes": json.dumps(votes),
         },
     )
-    return [*writes, closed, queue_turn(moved, now)]
+    return TaskView(moved, [*view.events, event]), [*writes, closed, queue_turn(moved, now)]

@@ -6,8 +6,8 @@ from interlock.engine.checkpoints import close_ask
 from interlock.engine.context import Engine, attempts, move, new_id, status
 from interlock.engine.ports import ConditionFailed, Delete, OutcomeUnknown
 from interlock.engine.records import Checkpoint, Event
-from interlock.engine.view import load, present
-from interlock.engine.visibility import check_tenant, not_found, visible_meta
+from interlock.engine.view import present
+from interlock.engine.visibility import check_tenant, visible_task
 from interlock.oversight.principals import Principal
 
 
@@ -21,14 +21,15 @@ def cancel_task(
     check_tenant(caller, request.tenant)
     op = new_id()
     for _ in attempts(engine.clock):
-        meta = visible_meta(engine, caller, request.id)
+        view = visible_task(engine, caller, request.id)
+        meta = view.meta
         if meta.task_state is TaskState.CANCELED:
-            break
+            return present(*view, extensions)
         if meta.task_state.terminal:
             raise TaskNotCancelable(metadata={"taskId": meta.task_id})
         now = engine.clock.now()
         event = Event(status=status(TaskState.CANCELED, now), by=caller.id)
-        _, writes = move(meta, event, now=now, op=op, changes={"fence": meta.fence + 1, "ask": None})
+        moved, writes = move(meta, event, now=now, op=op, changes={"fence": meta.fence + 1, "ask": None})
         # The run, if there is one, can write nothing more: its fence is no longer the task's.
         writes.append(Delete(meta.run_key))
         if meta.ask is not None:
@@ -37,8 +38,5 @@ def cancel_task(
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
             continue
-        break
-    loaded = load(engine.table, caller.tenant, request.id)
-    if loaded is None:
-        raise not_found(request.id)
-    return present(*loaded, extensions)
+        return present(moved, [*view.events, event], extensions)
+    raise AssertionError("attempts end by raising")

@@ -40,8 +40,8 @@ from interlock.engine.records import (
     task_pk,
 )
 from interlock.engine.send import admit
-from interlock.engine.view import load, present, stream_response
-from interlock.engine.visibility import check_tenant, not_found, sees
+from interlock.engine.view import present, stream_response
+from interlock.engine.visibility import check_tenant, visible_task
 from interlock.oversight.principals import Principal
 
 SLOT_LEASE_SECONDS = 60.0
@@ -215,10 +215,7 @@ def send_streaming_message(
         if isinstance(admitted, Message):
             slot.release()
             return DirectReply(admitted)
-        loaded = load(engine.table, caller.tenant, admitted)
-        if loaded is None:
-            raise not_found(admitted)
-        return TaskStream(engine, *loaded, extensions, slot, ends_when_asked=True)
+        return TaskStream(engine, *admitted, extensions, slot, ends_when_asked=True)
 
 
 def subscribe_to_task(
@@ -226,13 +223,11 @@ def subscribe_to_task(
 ) -> TaskStream:
     """Raises `TaskNotFound`, `UnsupportedOperation` for a task that has ended, `Unavailable` at the cap."""
     check_tenant(caller, request.tenant)
-    loaded = load(engine.table, caller.tenant, request.id)
-    if loaded is None or not sees(caller, loaded[0]):
-        raise not_found(request.id)
-    if loaded[0].task_state.terminal:
+    view = visible_task(engine, caller, request.id)
+    if view.meta.task_state.terminal:
         raise UnsupportedOperation("The task has ended; there is nothing to subscribe to")
     with _slot(engine, caller) as slot:
-        return TaskStream(engine, *loaded, extensions, slot, ends_when_asked=False)
+        return TaskStream(engine, *view, extensions, slot, ends_when_asked=False)
 
 
 @contextmanager

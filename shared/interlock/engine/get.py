@@ -22,7 +22,7 @@ from interlock.engine.records import (
     read_event,
 )
 from interlock.engine.view import load, present
-from interlock.engine.visibility import check_tenant, not_found, sees
+from interlock.engine.visibility import check_tenant, visible_task
 from interlock.oversight.principals import Principal
 
 DEFAULT_PAGE_SIZE = 50
@@ -33,10 +33,8 @@ def get_task(
 ) -> Task:
     """Raises `TaskNotFound`, also for a task that the caller may not see."""
     check_tenant(caller, request.tenant)
-    loaded = load(engine.table, caller.tenant, request.id)
-    if loaded is None or not sees(caller, loaded[0]):
-        raise not_found(request.id)
-    return present(*loaded, extensions, history_length=request.history_length)
+    view = visible_task(engine, caller, request.id)
+    return present(*view, extensions, history_length=request.history_length)
 
 
 def list_tasks(

@@ -13,13 +13,14 @@ from interlock.a2a.errors import (
 )
 from interlock.a2a.models import (
     Message,
+    SendMessageConfiguration,
     SendMessageRequest,
     SendMessageResponse,
     TaskPushNotificationConfig,
     TaskState,
 )
 from interlock.a2a.models import Role as MessageRole
-from interlock.engine.answer import Answer, admit_answer
+from interlock.engine.answer import Answer, answered_task
 from interlock.engine.checkpoints import close_ask
 from interlock.engine.context import Directory, Engine, attempts, landed, move, new_id, queue_turn, status
 from interlock.engine.ports import ConditionFailed, Item, Missing, OutcomeUnknown, Put, Write
@@ -36,7 +37,8 @@ from interlock.engine.records import (
     instant,
     owner_view,
 )
-from interlock.engine.visibility import check_tenant, visible_meta
+from interlock.engine.view import TaskView, present
+from interlock.engine.visibility import check_tenant, visible_task
 from interlock.engine.wait import settled
 from interlock.oversight import hitl_prompt
 from interlock.oversight.principals import Principal, Role
@@ -71,15 +73,9 @@ def send_message(
     )
     if isinstance(admitted, Message):
         return SendMessageResponse(message=admitted)
-    configuration = request.configuration
-    task = settled(
-        engine,
-        caller,
-        admitted,
-        extensions=extensions,
-        history_length=configuration.history_length if configuration else None,
-        blocking=not (configuration and configuration.return_immediately),
-    )
+    configuration = request.configuration or SendMessageConfiguration()
+    view = admitted if configuration.return_immediately else settled(engine, admitted)
+    task = present(*view, extensions, history_length=configuration.history_length)
     return SendMessageResponse.model_construct(task=task, message=None)
 
 
@@ -92,8 +88,8 @@ def admit(
     extensions: frozenset[str],
     idempotency_key: str | None,
     push: Push | None,
-) -> Message | str:
-    """Admits the message: gives the id of its task, which goes on by itself, or a direct reply."""
+) -> Message | TaskView:
+    """Admits the message: gives its task as that has left it, which goes on by itself, or a direct reply."""
     check_tenant(caller, request.tenant)
     message = request.message
     if message.role is not MessageRole.USER:
@@ -115,15 +111,16 @@ def admit(
         task_id = message.task_id
         config = notify.prepare(caller, task_id) if notify is not None else None
         if response is not None:
-            admit_answer(engine, Answer(caller, task_id, response.prompt_id, response.payload, message))
+            answer = Answer(caller, task_id, response.prompt_id, response.payload, message)
+            view = answered_task(engine, answer)
         else:
             key = _idempotency_key(request, idempotency_key)
-            continue_task(engine, caller, task_id, message, key)
+            view = continue_task(engine, caller, task_id, message, key)
     except EventTooLarge as error:
         raise InvalidParams(f"The message is {error}") from error
     if notify is not None and config is not None:
         keep(notify.push, caller, config, since=config.delivered)
-    return task_id
+    return view
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +171,7 @@ def create_task(
     request: SendMessageRequest,
     key: str | None,
     notify: InlinePush | None = None,
-) -> str:
+) -> TaskView:
     """META, the first event, the RUN row and the idempotency key are one transaction: all or nothing."""
     if not caller.has(Role.CALLER):
         raise PermissionDenied("Only a caller may start a task")
@@ -182,7 +179,6 @@ def create_task(
     skill = directory.route(message, _skill_hint(request))
     task_id, context_id, op = new_id(), message.context_id or new_id(), new_id()
     stored = message.model_copy(update={"task_id": task_id, "context_id": context_id})
-    digest = _digest(message)
     for _ in attempts(engine.clock):
         now = engine.clock.now()
         at = instant(now)
@@ -208,7 +204,7 @@ def create_task(
             queue_turn(meta, now),
         ]
         if key is not None:
-            writes.append(_note_key(caller, key, task_id, digest))
+            writes.append(_note_key(caller, key, task_id, message))
         if notify is not None:
             config = notify.config(caller, meta)
             writes.append(Put(config.key, config.item()))
@@ -219,24 +215,29 @@ def create_task(
         except ConditionFailed as failed:
             # The task id is fresh, so a META that is there is our own earlier try, whose reply was lost.
             if not failed.old.get(0):
-                task_id = _same_send(failed.old[3], digest)
+                earlier = _same_send(failed.old[3], message)
+                engine.waker.wake_turn(caller.tenant, earlier, 1)
+                return visible_task(engine, caller, earlier)
         break
     engine.waker.wake_turn(caller.tenant, task_id, 1)
-    return task_id
+    return TaskView(meta, [event])
 
 
-def continue_task(engine: Engine, caller: Principal, task_id: str, message: Message, key: str | None) -> None:
+def continue_task(
+    engine: Engine, caller: Principal, task_id: str, message: Message, key: str | None
+) -> TaskView:
     """A message without an answer goes on with a waiting task, and closes the prompt it did not answer."""
-    op, digest, tried = new_id(), _digest(message), None
+    op, tried = new_id(), None
     for _ in attempts(engine.clock):
-        meta = visible_meta(engine, caller, task_id)
+        view = visible_task(engine, caller, task_id)
+        meta = view.meta
         if tried is not None and landed(engine.table, tried, op):
             break
         noted = engine.table.get(SendKey.key_of(caller.tenant, caller.id, key)) if key is not None else None
         if noted is not None:
             # Of the same message, so of the same task, and woken for when it was admitted.
-            _same_send(noted, digest)
-            return
+            _same_send(noted, message)
+            return view
         check_continuation(meta, message)
         if meta.owner != caller.id:
             raise PermissionDenied("Only the caller that owns the task may go on with it")
@@ -249,14 +250,16 @@ def continue_task(engine: Engine, caller: Principal, task_id: str, message: Mess
         if meta.ask is not None:
             writes.append(close_ask(meta, meta.ask, Checkpoint.SUPERSEDED, now))
         if key is not None:
-            writes.append(_note_key(caller, key, task_id, digest))
+            writes.append(_note_key(caller, key, task_id, message))
         tried = meta
         try:
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
             continue
+        view = TaskView(moved, [*view.events, event])
         break
     engine.waker.wake_turn(caller.tenant, task_id, moved.turn)
+    return view
 
 
 def check_continuation(meta: TaskMeta, message: Message) -> None:
@@ -269,15 +272,15 @@ def check_continuation(meta: TaskMeta, message: Message) -> None:
         raise UnsupportedOperation("The task is working and takes no message now")
 
 
-def _note_key(caller: Principal, key: str, task_id: str, digest: str) -> Put:
-    row = SendKey(task_id=task_id, digest=digest)
+def _note_key(caller: Principal, key: str, task_id: str, message: Message) -> Put:
+    row = SendKey(task_id=task_id, digest=_digest(message))
     return Put(SendKey.key_of(caller.tenant, caller.id, key), row.item(), (Missing("v"),))
 
 
-def _same_send(noted: Item, digest: str) -> str:
+def _same_send(noted: Item, message: Message) -> str:
     """The task of an earlier send under the same key. Raises `InvalidParams` if it was another message."""
     earlier = SendKey.read(noted)
-    if earlier.digest != digest:
+    if earlier.digest != _digest(message):
         raise InvalidParams("The idempotency key was used for another message")
     return earlier.task_id
 

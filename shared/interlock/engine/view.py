@@ -1,6 +1,7 @@
 """A task as its readers see it, built from META and the events up to META's number."""
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from interlock.a2a.models import (
     Artifact,
@@ -11,36 +12,63 @@ from interlock.a2a.models import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
-from interlock.engine.ports import Page, Table
-from interlock.engine.records import Event, TaskMeta, read_event, task_pk
+from interlock.engine.ports import Item, Key, Table
+from interlock.engine.records import Checkpoint, Event, TaskMeta, event_key, read_event, task_pk
 from interlock.oversight import hitl_prompt
 
+EVENTS = "EVT#"
+META = "META"
 
-def load(table: Table, tenant: str, task_id: str) -> tuple[TaskMeta, list[Event]] | None:
-    """One query reads META first and the events after it, newest first.
+
+class TaskView(NamedTuple):
+    """META and every event up to its number: as it was read, or as one's own write has left it."""
+
+    meta: TaskMeta
+    events: list[Event]
+
+
+def load(table: Table, tenant: str, task_id: str, known: Sequence[Event] = ()) -> TaskView | None:
+    """One query reads META first and the events after it, newest first; those that are `known` not again.
 
     So every event up to META's number was written before META was read, and the view is never torn; an event
     above that number was written in between, and is left out.
     """
-    rows: list[Page] = []
+    rows = _rows(table, tenant, task_id, event_key(tenant, task_id, len(known) + 1).sk)
+    return _view(rows, known)
+
+
+def load_with_ask(
+    table: Table, tenant: str, task_id: str, ask_id: str
+) -> tuple[TaskView | None, Checkpoint | None]:
+    """The same query goes on to one of the task's checkpoints, which is read last."""
+    key = Checkpoint.key_of(tenant, task_id, ask_id)
+    rows = _rows(table, tenant, task_id, key.sk)
+    asks = [Checkpoint.read(item) for at, item in rows if at == key]
+    return _view(rows), asks[0] if asks else None
+
+
+def _rows(table: Table, tenant: str, task_id: str, first: str) -> list[tuple[Key, Item]]:
+    rows: list[tuple[Key, Item]] = []
     cursor: str | None = None
     while True:
-        page = table.query(
-            task_pk(tenant, task_id), first="EVT#", last="META", descending=True, cursor=cursor
-        )
-        rows.append(page)
+        page = table.query(task_pk(tenant, task_id), first=first, last=META, descending=True, cursor=cursor)
+        rows += page.rows
         cursor = page.cursor
         if cursor is None:
-            break
-    items = [row for page in rows for row in page.rows]
-    if not items or items[0][0].sk != "META":
+            return rows
+
+
+def _view(rows: Sequence[tuple[Key, Item]], known: Sequence[Event] = ()) -> TaskView | None:
+    if not rows or rows[0][0].sk != META:
         return None
-    meta = TaskMeta.read(items[0][1])
-    events = [read_event(item) for key, item in items[1:] if int(key.sk[4:]) <= meta.seq]
+    meta = TaskMeta.read(rows[0][1])
+    newest = event_key(meta.tenant, meta.task_id, meta.seq).sk
+    events = [read_event(item) for key, item in rows if EVENTS < key.sk <= newest]
+    events.reverse()
+    events[:0] = known
     if len(events) != meta.seq:
         raise AssertionError(f"{len(events)} events of a task that has {meta.seq}")
-    events.reverse()
-    return meta, events
+    return TaskView(meta, events)
 
 
 def history(events: Iterable[Event]) -> list[Message]:

@@ -8,6 +8,7 @@ from interlock.a2a.models import MAX_ID_LENGTH
 from interlock.engine.context import Engine
 from interlock.engine.ports import Key
 from interlock.engine.records import TaskMeta
+from interlock.engine.view import TaskView, load
 from interlock.oversight.principals import Principal, Role
 
 
@@ -28,6 +29,15 @@ def visible_meta(engine: Engine, caller: Principal, task_id: str) -> TaskMeta:
     if meta is None or not sees(caller, meta):
         raise not_found(task_id)
     return meta
+
+
+def visible_task(engine: Engine, caller: Principal, task_id: str) -> TaskView:
+    """The same of the whole task."""
+    meta_key(caller, task_id)
+    view = load(engine.table, caller.tenant, task_id)
+    if view is None or not sees(caller, view.meta):
+        raise not_found(task_id)
+    return view
 
 
 def not_found(task_id: str) -> TaskNotFound:
