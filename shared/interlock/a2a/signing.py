@@ -3,7 +3,7 @@
 import json
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from pydantic import JsonValue
 
@@ -34,8 +34,8 @@ class Signer(Protocol):
 def signatures(card: AgentCard, signer: Signer, url: str) -> list[AgentCardSignature]:
     """What `signer` says of a card served at `url`, where its public key is found too.
 
-    One signature for each way to read section 8.4.1: a member that is there and empty, as `params: {}`, stays
-    by the presence rules of protobuf, and the official SDK drops it. A verifier wants one that is valid.
+    One signature for each way to read section 8.4.1: an object that is there and empty, as `params: {}`,
+    stays by the presence rules of protobuf, and the official SDK drops it. A verifier wants one that is valid.
     """
     header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", "jku": url + JWKS_PATH}
     protected = _base64url(json.dumps(header, separators=(",", ":")).encode())
@@ -51,12 +51,28 @@ def signatures(card: AgentCard, signer: Signer, url: str) -> list[AgentCardSigna
 def _payloads(card: AgentCard) -> Iterator[bytes]:
     import rfc8785
 
-    content = card.model_copy(update={"signatures": None}).wire()
-    stated = rfc8785.dumps(content)
-    yield stated
+    content = _present(card)
+    present = rfc8785.dumps(content)
+    yield present
     pruned = rfc8785.dumps(_pruned(content))
-    if pruned != stated:
+    if pruned != present:
         yield pruned
+
+
+def _present(card: AgentCard) -> JsonObject:
+    """Without signatures, and without what has its default and no presence: two members may be false."""
+    wire: dict[str, Any] = card.model_copy(update={"signatures": None}).wire()
+    for extension in wire["capabilities"].get("extensions", []):
+        _drop_if_false(extension, "required")
+    for scheme in wire.get("securitySchemes", {}).values():
+        flows = scheme.get("oauth2SecurityScheme", {}).get("flows", {})
+        _drop_if_false(flows.get("authorizationCode", {}), "pkceRequired")
+    return wire
+
+
+def _drop_if_false(members: dict[str, Any], name: str) -> None:
+    if members.get(name) is False:
+        del members[name]
 
 
 def _pruned(value: JsonValue) -> JsonValue:
