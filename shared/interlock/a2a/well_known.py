@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from email.utils import formatdate
 from functools import lru_cache
 from hashlib import sha256
 
@@ -37,17 +38,17 @@ def card_endpoint(
     """
 
     @lru_cache(2 * ADDRESSES)
-    def written(at: Address, current: bool) -> bytes:
-        published = card.at(at)
+    def written(at: Address, current: bool) -> tuple[bytes, str]:
+        published, now = card.at(at), formatdate(usegmt=True)
         if merge is None or current:
-            return published.wire_json().encode()
-        return json.dumps(merge(published), ensure_ascii=False, separators=(",", ":")).encode()
+            return published.wire_json().encode(), now
+        return json.dumps(merge(published), ensure_ascii=False, separators=(",", ":")).encode(), now
 
     async def serve(request: Request) -> Response:
         current = asked_version(request).partition(".")[0] == CURRENT_MAJOR
         headers = {"vary": VERSION} if merge is not None else {}
         try:
-            body = await run(written, address(request, public_url), current)
+            body, headers["last-modified"] = await run(written, address(request, public_url), current)
         except Exception as exc:  # noqa: BLE001 (`told` logs what is not the protocol's own)
             return error_response(told(exc, "the agent card"), JSON, headers)
         return _document(request, body, headers)
@@ -74,14 +75,20 @@ def jwks_endpoint(signer: Signer, run: Run) -> Endpoint:
 def _document(request: Request, body: bytes, headers: dict[str, str]) -> Response:
     etag = f'"{sha256(body).hexdigest()}"'
     headers = {**headers, "etag": etag, "cache-control": f"public, max-age={MAX_AGE}"}
-    if _has(request.headers, etag):
+    if _is_known(request.headers, etag, headers.get("last-modified")):
         return Response(status_code=304, headers=headers)
     headers["content-length"] = str(len(body))
     shown = b"" if request.method == "HEAD" else body
     return Response(shown, headers=headers, media_type=JSON)
 
 
-def _has(headers: Headers, etag: str) -> bool:
-    """RFC 9110, section 13.1.2."""
-    known = headers.get("if-none-match", "")
+def _is_known(headers: Headers, etag: str, last_modified: str | None) -> bool:
+    """RFC 9110, section 13.2.2.
+
+    Of two processes with different cards, either may have written its own later: only an equal date says
+    that it is the same card.
+    """
+    known = headers.get("if-none-match")
+    if known is None:
+        return last_modified is not None and headers.get("if-modified-since") == last_modified
     return known.strip() == "*" or etag in {entry.strip().removeprefix("W/") for entry in known.split(",")}

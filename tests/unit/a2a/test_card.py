@@ -1,4 +1,6 @@
 import json
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
 
 import pytest
@@ -127,8 +129,24 @@ def test_a_known_card_is_not_sent_again() -> None:
     assert get(headers={"host": "other.example", "if-none-match": etag}).status == 200
 
 
+def test_a_card_of_a_known_date_is_not_sent_again_unless_its_etag_is_another() -> None:
+    app = create_app(FakeService(), agent_card())
+
+    def asked(**known: str) -> Answer:
+        return ask(app, "GET", PATH, headers={"host": "agents.example", **known})
+
+    date = asked().headers["last-modified"]
+    assert parsedate_to_datetime(date) <= datetime.now(UTC)
+    known = asked(**{"if-modified-since": date})
+    assert (known.status, known.body, known.headers["last-modified"]) == (304, b"", date)
+    assert asked(**{"if-modified-since": date, "if-none-match": '"other"'}).status == 200
+    later = format_datetime(parsedate_to_datetime(date) + timedelta(hours=1), usegmt=True)
+    assert asked(**{"if-modified-since": later}).status == 200
+
+
 def test_head_has_the_headers_and_no_body() -> None:
-    seen, head = get(), get(method="HEAD")
+    app = create_app(FakeService(), agent_card())
+    seen, head = (ask(app, method, PATH, headers={"host": "agents.example"}) for method in ("GET", "HEAD"))
     assert (head.status, head.body) == (200, b"")
     assert head.headers == seen.headers
     assert int(head.headers["content-length"]) == len(seen.body)
