@@ -35,7 +35,7 @@ def signatures(card: AgentCard, signer: Signer, url: str) -> list[AgentCardSigna
     """What `signer` says of a card served at `url`, where its public key is found too.
 
     One signature for each way to read section 8.4.1: an object that is there and empty, as `params: {}`,
-    stays by the presence rules of protobuf, and the official SDK drops it. A verifier wants one that is valid.
+    stays by the presence rules of protobuf, and the official SDK drops it. One valid signature is enough.
     """
     header = {"alg": signer.alg, "kid": signer.kid, "typ": "JOSE", "jku": url + JWKS_PATH}
     protected = _base64url(json.dumps(header, separators=(",", ":")).encode())
