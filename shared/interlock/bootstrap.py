@@ -15,6 +15,7 @@ from interlock.settings import Settings
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.applications import Starlette
+    from starlette.types import ASGIApp
 
     from interlock.a2a.signing import Signer
     from interlock.adapters.identities import TokenCredentials
@@ -191,6 +192,13 @@ def agents_door(*, threads: bool = False) -> "Starlette":
         v0_3=chosen.a2a_0_3,
         signer=signer(),
     )
+
+
+def streaming_door() -> "ASGIApp":
+    """The agents' door as uvicorn serves it under the Lambda Web Adapter."""
+    from interlock.doors.web_adapter import behind_web_adapter
+
+    return behind_web_adapter(agents_door())
 
 
 def people_door() -> "FastAPI":

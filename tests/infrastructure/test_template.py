@@ -3,12 +3,15 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tools.laptop.template import template as read_template
 
 from interlock.settings import PREFIX, Settings
 
+ROOT = Path(__file__).parents[2]
 Template = dict[str, Any]
 
 READ_CORE = {"dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query"}
@@ -30,8 +33,9 @@ DOOR = {
     "TurnsQueue": SEND,
     "TimersQueue": SEND,
 }
+WAKE_DELIVERIES = {"OutboxQueue": SEND}
 ALLOWED = {
-    "A2a": DOOR,
+    "A2a": DOOR | WAKE_DELIVERIES | {"SealKey": {"kms:Encrypt", "kms:Decrypt"}},
     "Operator": DOOR,
     "Authorizer": {"IdentitiesTable": {"dynamodb:GetItem"}},
     "Turns": {"CoreTable": READ_CORE | WRITE_CORE, "TurnsQueue": SEND | CONSUME, "TimersQueue": SEND},
@@ -41,12 +45,25 @@ ALLOWED = {
         "*": {"dynamodb:ListStreams"},
         "TurnsQueue": SEND,
         "FanoutFailures": SEND,
+        **WAKE_DELIVERIES,
     },
-    "Timers": {"CoreTable": READ_CORE | WRITE_CORE, "TurnsQueue": SEND, "TimersQueue": SEND | CONSUME},
+    "Outbox": {
+        "CoreTable": {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+        "OutboxQueue": SEND | CONSUME,
+        "OutboxDeadLetters": SEND,
+        "TimersQueue": SEND,
+        "SealKey": {"kms:Decrypt"},
+    },
+    "Timers": {
+        "CoreTable": READ_CORE | WRITE_CORE,
+        "TurnsQueue": SEND,
+        "TimersQueue": SEND | CONSUME,
+        **WAKE_DELIVERIES,
+    },
 }
 FUNCTIONS = sorted(ALLOWED)
-QUEUES = ["TimersQueue", "TurnsQueue"]
-DEAD_LETTERS = ["FanoutFailures", "TimersDeadLetters", "TurnsDeadLetters"]
+QUEUES = ["OutboxQueue", "TimersQueue", "TurnsQueue"]
+DEAD_LETTERS = ["FanoutFailures", "OutboxDeadLetters", "TimersDeadLetters", "TurnsDeadLetters"]
 TABLES = ["CoreTable", "IdentitiesTable"]
 SET_ELSEWHERE = {
     # For local use only: a deployment that sets it lets anybody in.
@@ -55,14 +72,61 @@ SET_ELSEWHERE = {
     "INTERLOCK_CHECK_MEDIA_TYPES",
     "INTERLOCK_LEASE_SECONDS",
     "INTERLOCK_TURN_SECONDS",
-    # Off unless they are set: the template deploys the buffered profile of A2A 1.0, with an unsigned card.
+    # For local use only: it leads into the network that the function runs in.
+    "INTERLOCK_LOCAL_WEBHOOKS",
+    # Off unless they are set: the template deploys A2A 1.0, with an unsigned card.
     "INTERLOCK_A2A_0_3",
     "INTERLOCK_SIGNING_KEY_FILE",
     "INTERLOCK_SIGNING_KMS_KEY",
-    "INTERLOCK_STREAMING",
     "INTERLOCK_STREAMS",
     "INTERLOCK_STREAM_SECONDS",
 }
+
+
+NO_VALUE = {"Ref": "AWS::NoValue"}
+
+
+def settled(value: Any, conditions: dict[str, bool]) -> Any:
+    """The template as it is under conditions: their `Fn::If` decided, and what is not there left out."""
+    if isinstance(value, dict):
+        if "Fn::If" in value:
+            name, yes, no = value["Fn::If"]
+            return settled(yes if conditions[name] else no, conditions) if name in conditions else value
+        kept = {
+            name: settled(member, conditions)
+            for name, member in value.items()
+            if not isinstance(member, dict) or conditions.get(member.get("Condition", ""), True)
+        }
+        return {name: member for name, member in kept.items() if member != NO_VALUE}
+    if isinstance(value, list):
+        members = [settled(member, conditions) for member in value]
+        return [member for member in members if member != NO_VALUE]
+    return value
+
+
+@pytest.fixture(scope="session")
+def whole() -> Template:
+    """Before any condition is decided."""
+    return read_template()
+
+
+@pytest.fixture(scope="session")
+def template(whole: Template) -> Template:
+    """As it is by default: buffered, with push notifications."""
+    found: Template = settled(whole, {"IsStreaming": False, "HasPushNotifications": True})
+    return found
+
+
+@pytest.fixture(scope="session")
+def streaming(whole: Template) -> Template:
+    found: Template = settled(whole, {"IsStreaming": True, "HasPushNotifications": True})
+    return found
+
+
+@pytest.fixture(scope="session")
+def without_push(whole: Template) -> Template:
+    found: Template = settled(whole, {"IsStreaming": False, "HasPushNotifications": False})
+    return found
 
 
 def of_type(template: Template, resource_type: str) -> dict[str, dict[str, Any]]:
@@ -254,7 +318,10 @@ class TestQueues:
     def test_keeps_dead_letters_for_two_weeks(self, template: Template, name: str) -> None:
         assert template["Resources"][name]["Properties"]["MessageRetentionPeriod"] == 14 * 24 * 3600
 
-    @pytest.mark.parametrize(("queue", "consumer"), [("TurnsQueue", "Turns"), ("TimersQueue", "Timers")])
+    @pytest.mark.parametrize(
+        ("queue", "consumer"),
+        [("TurnsQueue", "Turns"), ("TimersQueue", "Timers"), ("OutboxQueue", "Outbox")],
+    )
     def test_hides_a_message_for_six_times_the_time_of_its_function(
         self, template: Template, queue: str, consumer: str
     ) -> None:
@@ -267,10 +334,16 @@ class TestQueues:
                     hidden = visibility
             assert hidden >= 6 * timeout
 
-    @pytest.mark.parametrize(("name", "event"), [("Turns", "Queue"), ("Timers", "Queue")])
+    @pytest.mark.parametrize(
+        ("name", "event"), [("Turns", "Queue"), ("Timers", "Queue"), ("Outbox", "Queue")]
+    )
     def test_a_batch_fails_in_part(self, template: Template, name: str, event: str) -> None:
         source = function(template, name)["Events"][event]["Properties"]
         assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+    @pytest.mark.parametrize("name", ["Turns", "Outbox"])
+    def test_what_may_take_long_holds_up_nothing_else(self, template: Template, name: str) -> None:
+        assert function(template, name)["Events"]["Queue"]["Properties"]["BatchSize"] == 1
 
 
 class TestStream:
@@ -286,15 +359,18 @@ class TestStream:
         assert source["StartingPosition"] == "TRIM_HORIZON"
         assert source["MaximumBatchingWindowInSeconds"] <= 1
 
-    def test_lets_through_turns_that_no_one_has_claimed(self, template: Template) -> None:
-        (chosen,) = function(template, "Fanout")["Events"]["Stream"]["Properties"]["FilterCriteria"][
-            "Filters"
-        ]
-        assert json.loads(chosen["Pattern"]) == {
-            "dynamodb": {
-                "Keys": {"pk": {"S": [{"prefix": "RUN#"}]}},
-                "NewImage": {"phase": {"S": ["new"]}},
-            }
+    def test_lets_through_turns_that_no_one_has_claimed_and_events_to_be_delivered(
+        self, template: Template
+    ) -> None:
+        source = function(template, "Fanout")["Events"]["Stream"]["Properties"]
+        runs, events = [json.loads(f["Pattern"])["dynamodb"] for f in source["FilterCriteria"]["Filters"]]
+        assert runs == {
+            "Keys": {"pk": {"S": [{"prefix": "RUN#"}]}},
+            "NewImage": {"phase": {"S": ["new"]}},
+        }
+        assert events == {
+            "Keys": {"sk": {"S": [{"prefix": "EVT#"}]}},
+            "NewImage": {"push": {"BOOL": [True]}},
         }
 
 
@@ -309,25 +385,40 @@ class TestApi:
         assert authorizer["Identity"]["Headers"] == ["Authorization"]
         assert authorizer["Identity"]["ReauthorizeEvery"] <= 60
 
-    def test_only_the_card_is_public(self, template: Template) -> None:
-        public = [
-            event["Properties"]["Path"]
-            for name in FUNCTIONS
-            for event in function(template, name).get("Events", {}).values()
-            if event["Type"] == "Api" and "Auth" in event["Properties"]
-        ]
-        assert public == ["/.well-known/agent-card.json"]
+    def paths(self, template: Template) -> dict[str, Any]:
+        found: dict[str, Any] = template["Resources"]["Api"]["Properties"]["DefinitionBody"]["paths"]
+        return found
+
+    def test_only_the_card_and_the_key_it_is_signed_with_are_public(self, template: Template) -> None:
+        public = {
+            (path, method)
+            for path, methods in self.paths(template).items()
+            for method, operation in methods.items()
+            if "security" in operation
+        }
+        assert public == {("/.well-known/agent-card.json", "get"), ("/.well-known/jwks.json", "get")}
 
     @pytest.mark.parametrize(
         ("name", "paths"), [("A2a", ["/", "/{proxy+}"]), ("Operator", ["/people/{proxy+}"])]
     )
     def test_a_door_has_its_methods_named(self, template: Template, name: str, paths: list[str]) -> None:
-        routes = {
-            (event["Properties"]["Path"], event["Properties"]["Method"])
-            for event in function(template, name)["Events"].values()
-        }
         for path in paths:
-            assert {method for route, method in routes if route == path} == {"GET", "POST", "PUT", "DELETE"}
+            methods = self.paths(template)[path]
+            assert set(methods) == {"get", "post", "put", "delete"}
+            for operation in methods.values():
+                integration = operation["x-amazon-apigateway-integration"]
+                assert (integration["type"], integration["httpMethod"]) == ("aws_proxy", "POST")
+                assert integration["uri"]["Fn::Sub"] == (
+                    "arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/2015-03-31/functions/"
+                    f"${{{name}FunctionAliaslive}}/invocations"
+                )
+
+    @pytest.mark.parametrize("name", ["A2a", "Operator"])
+    def test_this_api_alone_may_invoke_a_door(self, template: Template, name: str) -> None:
+        permission = of_type(template, "AWS::Lambda::Permission")[f"{name}Permission"]
+        assert permission["FunctionName"] == {"Ref": f"{name}Function.Alias"}
+        assert permission["Principal"] == "apigateway.amazonaws.com"
+        assert "${Api}/*" in permission["SourceArn"]["Fn::Sub"]
 
     def test_what_the_gateway_refuses_has_the_form_of_the_protocol(self, template: Template) -> None:
         responses = template["Resources"]["Api"]["Properties"]["GatewayResponses"]
@@ -355,6 +446,89 @@ class TestApi:
     def body(response: dict[str, Any]) -> dict[str, Any]:
         body: dict[str, Any] = json.loads(response["ResponseTemplates"]["application/json"])
         return body
+
+
+class TestStreaming:
+    """The profile in which the agents' door streams. The emulator can not run it."""
+
+    def test_is_on_when_there_is_a_layer_for_it(self, whole: Template) -> None:
+        assert whole["Parameters"]["WebAdapterLayerArn"]["Default"] == ""
+        assert whole["Conditions"]["IsStreaming"] == {
+            "Fn::Not": [{"Fn::Equals": [{"Ref": "WebAdapterLayerArn"}, ""]}]
+        }
+
+    def test_the_gateway_streams_what_the_agents_door_answers(self, streaming: Template) -> None:
+        paths = streaming["Resources"]["Api"]["Properties"]["DefinitionBody"]["paths"]
+        for path in ("/.well-known/agent-card.json", "/", "/{proxy+}"):
+            for operation in paths[path].values():
+                integration = operation["x-amazon-apigateway-integration"]
+                assert integration["responseTransferMode"] == "STREAM"
+                assert integration["timeoutInMillis"] == 900_000
+                uri = integration["uri"]["Fn::Sub"]
+                assert uri.endswith("/functions/${A2aFunctionAliaslive}/response-streaming-invocations")
+                assert "path/2021-11-15/" in uri
+
+    def test_people_are_answered_as_before(self, streaming: Template, template: Template) -> None:
+        paths = [
+            profile["Resources"]["Api"]["Properties"]["DefinitionBody"]["paths"]["/people/{proxy+}"]
+            for profile in (streaming, template)
+        ]
+        assert paths[0] == paths[1]
+        for name in ("Handler", "Layers", "Timeout"):
+            assert function(streaming, "Operator")[name] == function(template, "Operator")[name]
+
+    def test_the_adapter_starts_the_app(self, streaming: Template) -> None:
+        properties = function(streaming, "A2a")
+        assert {"Ref": "WebAdapterLayerArn"} in properties["Layers"]
+        started = ROOT / "functions/a2a" / properties["Handler"]
+        assert started.stat().st_mode & 0o111
+        variables = properties["Environment"]["Variables"]
+        assert variables["AWS_LAMBDA_EXEC_WRAPPER"] == "/opt/bootstrap"
+        assert variables["AWS_LWA_INVOKE_MODE"] == "response_stream"
+        assert variables["AWS_LWA_PORT"] == "8080"
+
+    def test_the_function_lasts_longer_than_its_streams(self, streaming: Template) -> None:
+        properties = function(streaming, "A2a")
+        assert properties["Timeout"] > Settings().stream_seconds
+
+    @pytest.mark.parametrize("name", FUNCTIONS)
+    def test_the_card_says_what_the_transport_does(
+        self, streaming: Template, template: Template, name: str
+    ) -> None:
+        for profile, streams in ((streaming, "true"), (template, "false")):
+            variables = function(profile, name)["Environment"]["Variables"]
+            assert variables["INTERLOCK_STREAMING"] == streams
+
+    def test_nothing_of_the_adapter_is_left_where_it_is_off(self, template: Template) -> None:
+        properties = function(template, "A2a")
+        assert properties["Handler"] == "app.handler"
+        assert not [name for name in properties["Environment"]["Variables"] if name.startswith("AWS_")]
+        assert {"Ref": "WebAdapterLayerArn"} not in properties["Layers"]
+        paths = template["Resources"]["Api"]["Properties"]["DefinitionBody"]["paths"]
+        assert paths["/"]["post"]["x-amazon-apigateway-integration"]["responseTransferMode"] == "BUFFERED"
+
+    def test_a_change_of_the_profile_alone_reaches_the_stage(self, whole: Template) -> None:
+        assert whole["Resources"]["Api"]["Properties"]["AlwaysDeploy"] is True
+
+
+class TestPushNotifications:
+    def test_what_web_hooks_hold_has_a_key_of_its_own(self, template: Template) -> None:
+        ((name, properties),) = of_type(template, "AWS::KMS::Key").items()
+        resource = template["Resources"][name]
+        assert properties["EnableKeyRotation"] is True
+        assert resource["DeletionPolicy"] == resource["UpdateReplacePolicy"] == "Retain"
+        (statement,) = properties["KeyPolicy"]["Statement"]
+        assert statement["Principal"]["AWS"]["Fn::Sub"].endswith("iam::${AWS::AccountId}:root")
+        for function_name in FUNCTIONS:
+            variables = function(template, function_name)["Environment"]["Variables"]
+            assert variables["INTERLOCK_SEAL_KEY"] == {"Fn::GetAtt": [name, "Arn"]}
+
+    def test_off_means_no_key_and_no_right_to_any(self, without_push: Template) -> None:
+        assert not of_type(without_push, "AWS::KMS::Key")
+        assert "kms:" not in json.dumps(of_type(without_push, "AWS::IAM::Role"))
+        for name in FUNCTIONS:
+            variables = function(without_push, name)["Environment"]["Variables"]
+            assert variables["INTERLOCK_SEAL_KEY"] == ""
 
 
 class TestAlarms:

@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import unquote
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 from mangum import Mangum
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from interlock.doors.stage import root_path
 
 UNHANDLED_ERRORS = "UnhandledErrors"
 _TEXT = ["text/", "application/json", "application/a2a+json", "application/problem+json"]
@@ -31,7 +32,7 @@ class _Mounted:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            root = _root_path(scope)
+            root = root_path(scope["aws.event"]["requestContext"], scope["path"])
             await self.app({**scope, "root_path": root, "path": root + scope["path"]}, receive, send)
         except Exception:
             # Mangum answers for it, so that Lambda counts no error.
@@ -39,11 +40,3 @@ class _Mounted:
             metrics.add_metric(UNHANDLED_ERRORS, MetricUnit.Count, 1)
             metrics.flush_metrics()
             raise
-
-
-def _root_path(scope: Scope) -> str:
-    """What the caller's path has before the app's: the stage, or nothing under a domain of one's own."""
-    event = scope["aws.event"]
-    stage = f"/{event['requestContext']['stage']}"
-    called = unquote(event["requestContext"]["path"]).rstrip("/")
-    return stage if called == f"{stage}{scope['path']}".rstrip("/") else ""
