@@ -2,8 +2,9 @@
 
     INTERLOCK_AGENT=module:agent python -m tools.laptop.run [--port 8000]
 
-Tables and queues are those of template.yaml, workers call the handlers of functions/. With port 0 the
-operating system chooses one. The URL and the tokens are also in .interlock/dev.json while it runs.
+Tables and queues are those of template.yaml, workers call the handlers of functions/. Answers stream, and web
+hooks may be at local addresses. With port 0 the operating system chooses one. The URL and the tokens are also
+in .interlock/dev.json while it runs.
 """
 
 import argparse
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 DEV_JSON = Path(".interlock/dev.json")
 """Below the folder that it is started in, as the command line looks for it."""
+SEAL_KEY = DEV_JSON.with_name("seal.key")
 LOOPBACK = "127.0.0.1"
 STACK = "laptop"
 TENANT = "demo"
 TURN_WORKERS = 4
+OUTBOX_WORKERS = 2
 SHUTDOWN_SECONDS = 1
 
 _CURL = "curl -sw '\\n'"
@@ -72,13 +75,27 @@ def serve(listener: socket.socket, url: str, endpoint: str) -> None:
         INTERLOCK_IDENTITIES_TABLE=outputs["IdentitiesTable"],
         INTERLOCK_TURNS_QUEUE=outputs["TurnsQueue"],
         INTERLOCK_TIMERS_QUEUE=outputs["TimersQueue"],
+        INTERLOCK_OUTBOX_QUEUE=outputs["OutboxQueue"],
+        INTERLOCK_OUTBOX_DEAD_LETTERS=outputs["OutboxDeadLetters"],
+        INTERLOCK_SEAL_KEY=f"file:{seal_key()}",
+        INTERLOCK_LOCAL_WEBHOOKS="true",
         POWERTOOLS_METRICS_DISABLED="true",
     )
+    os.environ.setdefault("INTERLOCK_STREAMING", "true")
     os.environ.setdefault("LOG_LEVEL", "WARNING")
     tokens = create_identities(outputs["IdentitiesTable"])
     with workers(outputs), dev_json(url, tokens):
         print(greeting(url, tokens), flush=True)
         serve_doors(listener)
+
+
+def seal_key() -> Path:
+    """A key file that only its owner can read."""
+    from interlock.adapters.sealing import create_seal_key
+
+    SEAL_KEY.parent.mkdir(exist_ok=True)
+    create_seal_key(SEAL_KEY)
+    return SEAL_KEY
 
 
 def create_resources() -> dict[str, str]:
@@ -124,7 +141,9 @@ def workers(outputs: dict[str, str]) -> Iterator[None]:
     from tools.laptop.template import event_source
     from tools.laptop.workers import Context, load_handler, serve_minutes, serve_queue
 
-    turns, fanout, timers = (load_handler(name, ROOT) for name in ("turns", "fanout", "timers"))
+    turns, fanout, outbox, timers = (
+        load_handler(name, ROOT) for name in ("turns", "fanout", "outbox", "timers")
+    )
     stop = threading.Event()
     sqs = boto3.client("sqs")
 
@@ -139,6 +158,8 @@ def workers(outputs: dict[str, str]) -> Iterator[None]:
 
     for _ in range(TURN_WORKERS):
         start(serve_queue, sqs, outputs["TurnsQueue"], 1, "turns", turns, stop)
+    for _ in range(OUTBOX_WORKERS):
+        start(serve_queue, sqs, outputs["OutboxQueue"], 1, "outbox", outbox, stop)
     start(serve_queue, sqs, outputs["TimersQueue"], 10, "timers", timers, stop)
     start(serve_minutes, "timers", timers, stop)
     start(reader.run)
