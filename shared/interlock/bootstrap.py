@@ -122,17 +122,14 @@ def authenticate(authorization: str | None) -> "Principal":
 
 @cache
 def signer() -> "Signer | None":
-    """Signs the agent card. None unless a key is set. Raises `ValueError` if two are."""
-    file, kms_key = settings().signing_key_file, settings().signing_kms_key
-    if file is None and kms_key is None:
+    """Signs the agent card. None unless a key is set."""
+    key = settings().signing_key
+    if key is None:
         return None
     from interlock.adapters.signing import FileSigner, KmsSigner, kms_client
 
-    if kms_key is None:
-        return FileSigner(Path(file or ""))
-    if file is not None:
-        raise ValueError("the card is signed with a key file or with a KMS key, not with both")
-    return KmsSigner(kms_client(), kms_key)
+    file = key.removeprefix("file:")
+    return FileSigner(Path(file)) if file != key else KmsSigner(kms_client(), key)
 
 
 @cache

@@ -39,10 +39,9 @@ class Settings(BaseModel):
     check_media_types: bool = False
     a2a_0_3: bool = False
     """Whether clients of A2A 0.3 are served too, over JSON-RPC; the card then has their members as well."""
-    signing_key_file: str | None = None
-    """A private P-256 key in PEM that signs the card; or else:"""
-    signing_kms_key: str | None = None
-    """The id or ARN of an AWS KMS key, ECC_NIST_P256 for signing."""
+    signing_key: str | None = None
+    """Signs the agent card, where its address is known: the id or ARN of an AWS KMS key, ECC_NIST_P256 for
+    SIGN_VERIFY, or `file:` and the path of a private P-256 key in PEM."""
     seal_key: str | None = None
     """Encrypts the configurations of push notifications, which are off without it: the id or ARN of a
     symmetric AWS KMS key, or `file:` and the path of a file with 32 bytes."""

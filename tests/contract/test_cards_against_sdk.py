@@ -24,7 +24,7 @@ from interlock.a2a.app import create_app
 from interlock.a2a.card import AgentCapabilities, AgentCard, AgentExtension, SecurityScheme
 from interlock.a2a.published import PublishedCard
 from interlock.a2a.signing import Signer
-from interlock.adapters.signing import FileSigner, create_key_file
+from interlock.adapters.signing import FileSigner, create_signing_key
 from interlock.agents.demo import agent
 from interlock.doors.agents import agent_card as card_of
 from interlock.doors.agents import extended_card
@@ -74,7 +74,7 @@ CARDS: dict[str, AgentCard] = {
 @pytest.fixture(scope="module")
 def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
     path = tmp_path_factory.mktemp("keys") / "key.pem"
-    create_key_file(path)
+    create_signing_key(path)
     return FileSigner(path)
 
 
@@ -159,7 +159,7 @@ def test_a_card_that_was_changed_is_not_verified(url: str) -> None:
 
 
 def test_another_key_does_not_verify_the_card(url: str, tmp_path: Path) -> None:
-    create_key_file(tmp_path / "other.pem")
+    create_signing_key(tmp_path / "other.pem")
     other = jwt.PyJWK({**FileSigner(tmp_path / "other.pem").public_jwk})
     with pytest.raises(InvalidSignaturesError):
         create_signature_verifier(lambda kid, jku: other, ["ES256"])(parse_agent_card(fetched(url)))

@@ -82,7 +82,7 @@ class FileSigner(Es256Signer):
         return key
 
 
-def create_key_file(path: Path) -> None:
+def create_signing_key(path: Path) -> None:
     """A new private key that only its owner can read. A file that is there stays as it is."""
     if path.exists():
         return

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from interlock.a2a.errors import Unavailable
 from interlock.a2a.signing import Signer
-from interlock.adapters.signing import FileSigner, KmsSigner, create_key_file, kms_client
+from interlock.adapters.signing import FileSigner, KmsSigner, create_signing_key, kms_client
 
 DATA = b"header.payload"
 PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
@@ -59,7 +59,7 @@ def public_der(key: PrivateKey) -> dict[str, bytes]:
 def signer(request: pytest.FixtureRequest, tmp_path: Path) -> Signer:
     if request.param == "kms":
         return KmsSigner(Kms(), "key")
-    create_key_file(tmp_path / "key.pem")
+    create_signing_key(tmp_path / "key.pem")
     return FileSigner(tmp_path / "key.pem")
 
 
@@ -92,18 +92,18 @@ def test_a_new_key_is_for_its_owner_alone_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "key.pem"
     before = os.umask(0)
     try:
-        create_key_file(path)
+        create_signing_key(path)
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     first = path.read_bytes()
-    create_key_file(path)
+    create_signing_key(path)
     assert path.read_bytes() == first
 
 
 def test_two_new_keys_differ(tmp_path: Path) -> None:
     for name in ("a", "b"):
-        create_key_file(tmp_path / name)
+        create_signing_key(tmp_path / name)
     assert FileSigner(tmp_path / "a").kid != FileSigner(tmp_path / "b").kid
 
 
@@ -114,7 +114,7 @@ def test_a_file_is_not_read_before_it_is_needed(tmp_path: Path) -> None:
 
 
 def test_a_signature_of_a_file_is_that_of_its_key(tmp_path: Path) -> None:
-    create_key_file(tmp_path / "key.pem")
+    create_signing_key(tmp_path / "key.pem")
     private = load_pem_private_key((tmp_path / "key.pem").read_bytes(), password=None)
     assert isinstance(private, ec.EllipticCurvePrivateKey)
     algorithm = jwt.PyJWK({**FileSigner(tmp_path / "key.pem").public_jwk}).Algorithm
