@@ -59,7 +59,8 @@ class FakeAgent:
         if self.token is not None and request.headers.get("authorization") != f"Bearer {self.token}":
             return Response({"error": {"code": 401}}, 401)
         active = URI in request.headers.get("a2a-extensions", "")
-        headers = {"A2A-Extensions": URI} if active and self.mistake != "no echo" else {}
+        echoed = self.mistake != "no echo" if active else self.mistake == "echo without activation"
+        headers = {"A2A-Extensions": URI} if echoed else {}
         if request.headers.get("a2a-version") != "1.0":
             raise AssertionError("no version")
         with self.lock:
@@ -116,6 +117,8 @@ class FakeAgent:
 
     def call(self, method: str, params: dict[str, Any], active: bool) -> dict[str, Any]:
         if method == "GetTask":
+            if self.mistake == "refuses and can not be read":
+                raise Refused(-32603, 500)
             task = self.tasks[params["id"]]
             if task["state"] == "TASK_STATE_WORKING":
                 task["state"] = "TASK_STATE_COMPLETED"
@@ -199,6 +202,8 @@ class FakeAgent:
         if violations:
             if self.mistake == "invalid answer ends the task":
                 task["state"] = "TASK_STATE_FAILED"
+            if self.mistake == "invalid answer resumes the task":
+                task["state"] = "TASK_STATE_WORKING"
             if self.mistake == "invalid answer consumes the prompt":
                 task["winner"] = {}
             if self.mistake == "invalid is 400":
@@ -207,8 +212,11 @@ class FakeAgent:
                 raise Refused(-32011, 422)
             if self.mistake == "list of texts":
                 raise Refused(-32011, 422, validation_errors=[v["message"] for v in violations])
+            if self.mistake == "errors without a keyword":
+                for found in violations:
+                    del found["keyword"]
             raise Refused(-32011, 422, validation_errors=violations)
-        if self.mistake == "valid is refused":
+        if self.mistake in ("valid is refused", "refuses and can not be read"):
             raise Refused(-32602, 400)
         task["answers"] += 1
         task["winner"] = message
@@ -224,7 +232,9 @@ class FakeAgent:
             return
         if self.mistake == "a second answer" and task["answers"] == RIVALS + 1:
             return
-        raise Refused(-32603, 500) if self.mistake == "loser is 500" else Refused(-32010, 409)
+        if self.mistake == "a loser is told 500" and task["answers"] == 2:
+            raise Refused(-32603, 500)
+        raise Refused(-32010, 409)
 
     def violations(self, payload: dict[str, Any]) -> list[dict[str, Any]]:
         found = []

@@ -92,7 +92,8 @@ MISTAKES = {
     "unknown id is 422": ["CF-1"],
     "two concurrent answers": ["CF-1"],
     "a second answer": ["CF-1"],
-    "loser is 500": ["CF-1"],
+    "a loser is told 500": ["CF-1"],
+    "echo without activation": ["CF-1"],
     "id used twice": ["CF-2", "CF-3", "CF-4", "CF-5", "CF-6"],
     "valid is refused": ["CF-1", "CF-2", "CF-3", "CF-4", "CF-6"],
     "task does not resume": ["CF-1", "CF-2", "CF-4"],
@@ -104,6 +105,8 @@ MISTAKES = {
     "only the first error": ["CF-3"],
     "no list of errors": ["CF-3"],
     "list of texts": ["CF-3"],
+    "errors without a keyword": ["CF-3"],
+    "invalid answer resumes the task": ["CF-3"],
     "invalid answer ends the task": ["CF-3"],
     "invalid answer consumes the prompt": ["CF-3"],
     "extra members taken": ["CF-3"],
@@ -144,6 +147,22 @@ def test_a_slow_resume_fails_by_its_figure(guard: SchemaWorker, monkeypatch: pyt
     results = judge(FakeAgent(), guard, trials=3)
     assert failed(results) == ["CF-4", "CF-7"]
     assert results["CF-4"].figure.endswith("of 3 trials, more than 0 ms")
+
+
+def test_a_task_that_an_invalid_answer_moves(guard: SchemaWorker) -> None:
+    results = judge(FakeAgent("invalid answer resumes the task"), guard)
+    assert results["CF-3"].figure == "several at once: the task left INPUT_REQUIRED"
+
+
+def test_the_percentile_is_one_of_the_values() -> None:
+    assert scenarios.p95([float(number) for number in range(20, 0, -1)]) == 19
+    assert scenarios.p95([float(number) for number in range(100)]) == 94
+    assert scenarios.p95([7.0]) == 7
+
+
+def test_why_it_failed_is_not_hidden_by_what_comes_after(guard: SchemaWorker) -> None:
+    results = judge(FakeAgent("refuses and can not be read"), guard)
+    assert "a valid answer was refused" in results["CF-2"].figure
 
 
 def test_a_refused_retry_is_said_and_allowed(guard: SchemaWorker) -> None:

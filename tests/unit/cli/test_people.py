@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from tests.unit.cli.conftest import Invoke
@@ -59,7 +60,8 @@ class Door:
                 page["cursor"] = str(number + 1)
             return Response(page)
         if request.method == "GET":
-            return Response({**checkpoint(request.path.rsplit("/", 1)[1]), "status": "answered"})
+            _, _, _, task_id, _, checkpoint_id = map(unquote, request.path.split("/"))
+            return Response(checkpoint(checkpoint_id, taskId=task_id, status="answered"))
         self.recorded[request.headers["idempotency-key"]] = request.document
         reply = self.replies.pop(0) if self.replies else Response({"status": "accepted"})
         if not isinstance(reply, Response):
@@ -125,6 +127,12 @@ def test_votes_are_shown_where_several_are_needed(url: str, door: Door, interloc
     assert "2026-12-01T00:00:00.000Z" in output
 
 
+def test_a_reference_is_never_cut(url: str, door: Door, interlock: Invoke) -> None:
+    first, second = ("a" * 60 + "b", "a" * 60 + "c")
+    door.pages = [[checkpoint(first, prompt="why " * 1000, skill="s" * 90), checkpoint(second)]]
+    assert {first, second} <= set(interlock("inbox").output.split())
+
+
 def test_text_of_others_is_shown_and_not_obeyed(url: str, door: Door, interlock: Invoke) -> None:
     evil = "\x1b[2J[red]\u202eevil\u200b"
     schema = {"type": "object", "properties": {evil: {"type": "string"}}}
@@ -175,9 +183,9 @@ def test_an_answer_as_json(url: str, door: Door, interlock: Invoke) -> None:
 
 
 def test_an_answer_by_task_and_checkpoint_needs_no_inbox(url: str, door: Door, interlock: Invoke) -> None:
-    assert interlock("answer", f"a task/{THIRD}", "--set", "approved=true").exit_code == 0
-    assert door.requests[0].path == f"/people/tasks/a%20task/checkpoints/{THIRD}"
-    assert len(door.requests) == 2
+    assert interlock("answer", "a task?#/b%/..", "--set", "approved=true").exit_code == 0
+    address = "/people/tasks/a%20task%3F%23/checkpoints/b%25%2F.."
+    assert [request.path for request in door.requests] == [address, f"{address}/answer"]
 
 
 def test_a_vote_that_does_not_decide(url: str, door: Door, interlock: Invoke) -> None:
@@ -237,10 +245,15 @@ def test_a_server_that_stays_unavailable(url: str, door: Door, interlock: Invoke
     assert len(door.answers) == people.TRIES
 
 
-def test_another_answer_has_another_key(url: str, door: Door, interlock: Invoke) -> None:
-    for reference, approved in (("aaaa1", "true"), ("aaaa1", "false"), ("aaaa2", "true")):
+def test_the_same_answer_has_the_same_key_and_another_has_another(
+    url: str, door: Door, interlock: Invoke
+) -> None:
+    interlock("answer", "task/one", "--set", "approved=true", "--set", "comment=ok")
+    interlock("answer", "task/one", "--set", "comment=ok", "--set", "approved=true")
+    assert len(door.recorded) == 1
+    for reference, approved in (("task/one", "true"), ("task/two", "true"), ("other/one", "true")):
         interlock("answer", reference, "--set", f"approved={approved}")
-    assert len(door.recorded) == 3
+    assert len(door.recorded) == 4
 
 
 def test_what_is_wrong_with_an_answer_is_listed(url: str, door: Door, interlock: Invoke) -> None:
