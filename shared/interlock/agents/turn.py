@@ -30,8 +30,8 @@ class Turn:
     """One run of a skill: from a message or an answer to an end or to the next question.
 
     Everything that records is written at once, and raises `TurnStopped` when the task was canceled: let that
-    pass. `ask`, `complete`, `fail` and `reject` end the turn; a function that returns without one of them has
-    completed its task.
+    pass. `ask`, `require_auth`, `complete`, `fail` and `reject` end the turn; a function that returns without
+    one of them has completed its task.
     """
 
     def __init__(self, run: TurnRun, recorder: Recorder) -> None:
@@ -53,7 +53,7 @@ class Turn:
 
     @property
     def message(self) -> Message:
-        """The message that started this turn."""
+        """The message that started this turn; if it was resumed, the last one before."""
         return self._run.message
 
     @property
@@ -63,7 +63,7 @@ class Turn:
 
     @property
     def history(self) -> list[Message]:
-        """All messages so far, the one that started this turn among them."""
+        """All messages so far, with the one that started this turn."""
         return history(self._run.events)
 
     @property
@@ -75,6 +75,11 @@ class Turn:
     def answers(self) -> list[AdmittedAnswer]:
         """All admitted answers of the task, oldest first."""
         return self._run.answers
+
+    @property
+    def resumed(self) -> bool:
+        """Whether this turn was started without a message: the credential that was missing is there."""
+        return self._run.resumed
 
     @property
     def stopped(self) -> bool:
@@ -131,6 +136,14 @@ class Turn:
         return await self._record(
             lambda: self._run.ask(prompt, asked, deadline=deadline, allowed_responders=allowed_responders)
         )
+
+    async def require_auth(self, text: str) -> None:
+        """Waits for a credential, which `text` explains, and ends the turn.
+
+        It must come another way than in a message of this task. The skill runs again with `turn.resumed` once
+        somebody says that it is there, or with the owner's next message.
+        """
+        await self._record(lambda: self._run.require_auth(text))
 
     async def complete(self, text: str | None = None) -> None:
         await self._record(lambda: self._run.finish(TaskState.COMPLETED, text))

@@ -25,6 +25,7 @@ from interlock.engine.answer import Answer, admit_answer
 from interlock.engine.context import Engine, new_id
 from interlock.engine.inbox import Question, checkpoint, open_checkpoints
 from interlock.engine.records import parse_instant
+from interlock.engine.resume import resume_task
 from interlock.oversight import hitl_prompt
 from interlock.oversight.principals import Principal
 
@@ -68,6 +69,10 @@ class AdmittedBody(Wire):
     """`counted`: the prompt needs more equal answers before the task goes on."""
 
     status: Literal["accepted", "counted"]
+
+
+class ResumedBody(Wire):
+    status: Literal["resumed"] = "resumed"
 
 
 class Refusal(Wire):
@@ -153,6 +158,13 @@ def create_app(engine: Engine, identify: Authenticate) -> FastAPI:
         with store_errors():
             admitted = admit_answer(engine, Answer(who, task_id, prompt_id, body.payload, message))
         return AdmittedBody(status=admitted.value)
+
+    @router.post("/tasks/{task_id}/resume")
+    def resume(who: Caller, task_id: TaskId) -> ResumedBody:
+        """Goes on with a task that waits for a credential, because it has arrived."""
+        with store_errors():
+            resume_task(engine, who, task_id)
+        return ResumedBody()
 
     app = FastAPI(
         title="Interlock, the people's door",

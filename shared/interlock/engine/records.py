@@ -71,7 +71,8 @@ class TaskMeta(Record):
 
     `turn` is the number of the last turn that was queued, `claimed` of the last that a worker claimed;
     `fence` rises whenever whoever may write for the task changes. `ask` is the open checkpoint.
-    `inputs` counts the messages that were admitted, which stays the same when a turn is run again.
+    `inputs` counts what its turns were queued for, messages and resumptions; it stays the same when a turn is
+    run again.
     """
 
     tenant: str
@@ -124,7 +125,8 @@ def owner_view(tenant: str, owner: str) -> str:
 class Event(Wire):
     """One change of a task, never changed again: a message that was admitted, a status, an artifact.
 
-    `by` is the authenticated author of `message`; `answers` is the prompt that the message was admitted for.
+    `by` is who was authenticated for it; `answers` is the prompt that `message` was admitted for; `resumed`
+    marks a turn that was queued without a message.
     """
 
     message: Message | None = None
@@ -134,6 +136,7 @@ class Event(Wire):
     last_chunk: bool | None = None
     by: str | None = None
     answers: str | None = None
+    resumed: bool | None = None
 
 
 class EventTooLarge(Exception):

@@ -171,8 +171,17 @@ class TurnRun:
     @property
     def answer(self) -> AdmittedAnswer | None:
         """The answer that started this turn, if it was one."""
-        event = next(event for event in reversed(self.events) if event.message is not None)
-        return _admitted(event) if event.answers is not None else None
+        return _admitted(self._cause) if self._cause.answers is not None else None
+
+    @property
+    def resumed(self) -> bool:
+        """Whether this turn was started without a message."""
+        return bool(self._cause.resumed)
+
+    @property
+    def _cause(self) -> Event:
+        """What this turn was queued for, in the first place if it is run again."""
+        return next(event for event in reversed(self.events) if event.message is not None or event.resumed)
 
     def say(self, text: str) -> None:
         """A status message; the task goes on WORKING."""
@@ -184,6 +193,12 @@ class TurnRun:
     def finish(self, state: TaskState, text: str | None = None) -> None:
         """Ends the task in a terminal state."""
         self._record(self._status(state, text), ends=True)
+
+    def require_auth(self, text: str) -> None:
+        """Ends the turn: the task waits for a credential, which `text` explains (specification 7.6.1)."""
+        if not text.strip():
+            raise Refused("what is to be authorised has to be said")
+        self._record(self._status(TaskState.AUTH_REQUIRED, text), ends=True)
 
     def ask(
         self,
