@@ -15,7 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import jwt
 import pytest
+from a2a.client.card_resolver import parse_agent_card
+from a2a.utils.signing import create_signature_verifier
+
+from interlock.adapters.signing import FileSigner
 
 ROOT = Path(__file__).parents[2]
 IDENTITIES = ["agent", "alice", "bob", "carol", "oncall"]
@@ -142,3 +147,13 @@ def test_nothing_is_left_after_it_was_killed(doomed: Laptop) -> None:
     doomed.process.kill()
     doomed.process.wait(timeout=SECONDS)
     wait_until_ended(started)
+
+
+def test_the_card_is_signed_with_a_key_of_this_folder(laptop: Laptop) -> None:
+    key_file = laptop.folder / ".interlock" / "signing-key.pem"
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    card = parse_agent_card(json.load(urllib.request.urlopen(f"{laptop.url}/.well-known/agent-card.json")))
+    (jwk,) = json.load(urllib.request.urlopen(f"{laptop.url}/.well-known/jwks.json"))["keys"]
+    create_signature_verifier(lambda _kid, _jku: jwt.PyJWK(jwk), ["ES256"])(card)
+    assert jwk == FileSigner(key_file).public_jwk
+    assert {interface.url for interface in card.supported_interfaces} == {laptop.url}

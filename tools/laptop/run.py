@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[2]
 DEV_JSON = Path(".interlock/dev.json")
 """Below the folder that it is started in, as the command line looks for it."""
 SEAL_KEY = DEV_JSON.with_name("seal.key")
+SIGNING_KEY = DEV_JSON.with_name("signing-key.pem")
 LOOPBACK = "127.0.0.1"
 STACK = "laptop"
 TENANT = "demo"
@@ -77,11 +78,13 @@ def serve(listener: socket.socket, url: str, endpoint: str) -> None:
         INTERLOCK_TIMERS_QUEUE=outputs["TimersQueue"],
         INTERLOCK_OUTBOX_QUEUE=outputs["OutboxQueue"],
         INTERLOCK_OUTBOX_DEAD_LETTERS=outputs["OutboxDeadLetters"],
-        INTERLOCK_SEAL_KEY=f"file:{seal_key()}",
+        **key_files(),
         INTERLOCK_LOCAL_WEBHOOKS="true",
         POWERTOOLS_METRICS_DISABLED="true",
     )
     os.environ.setdefault("INTERLOCK_STREAMING", "true")
+    # The card is signed for an address that is known, not for whatever a request calls itself.
+    os.environ.setdefault("INTERLOCK_PUBLIC_URL", url)
     os.environ.setdefault("LOG_LEVEL", "WARNING")
     tokens = create_identities(outputs["IdentitiesTable"])
     with workers(outputs), dev_json(url, tokens):
@@ -89,13 +92,15 @@ def serve(listener: socket.socket, url: str, endpoint: str) -> None:
         serve_doors(listener)
 
 
-def seal_key() -> Path:
-    """A key file that only its owner can read."""
+def key_files() -> dict[str, str]:
+    """The settings that name keys: files that only their owner can read, made when they are not there."""
     from interlock.adapters.sealing import create_seal_key
+    from interlock.adapters.signing import create_signing_key
 
-    SEAL_KEY.parent.mkdir(exist_ok=True)
+    DEV_JSON.parent.mkdir(exist_ok=True)
     create_seal_key(SEAL_KEY)
-    return SEAL_KEY
+    create_signing_key(SIGNING_KEY)
+    return {"INTERLOCK_SEAL_KEY": f"file:{SEAL_KEY}", "INTERLOCK_SIGNING_KEY": f"file:{SIGNING_KEY}"}
 
 
 def create_resources() -> dict[str, str]:
