@@ -197,8 +197,6 @@ def send(answer: dict[str, Any], replies: BinaryIO) -> None:
 
 def main() -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
-    # Whatever is imported or opened on first use must be there before files are given up.
-    list(answers({"schema": {"type": "object", "required": ["a"]}, "regex_size": 8192, "payload": {}}))
     confine()
     send({"final": True}, sys.stdout.buffer)
     serve(sys.stdin.buffer, sys.stdout.buffer)

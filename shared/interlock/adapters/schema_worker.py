@@ -9,6 +9,7 @@ calls; a Lambda sandbox freezes and thaws it together with us.
 
 import importlib.util
 import json
+import logging
 import os
 import socket
 import subprocess
@@ -30,6 +31,8 @@ from interlock.oversight.schema_gate import (
     bound,
     gate,
 )
+
+logger = logging.getLogger(__name__)
 
 _ENGINE = "interlock.adapters.schema_engine"
 _START_SECONDS = 10.0
@@ -94,7 +97,9 @@ class SchemaWorker:
     def close(self) -> None:
         """Ends the worker. A later call starts another."""
         with self._turn:
-            self._end()
+            if self._process is not None:
+                self._process.end()
+                self._process = None
 
     def _ask(self, request: dict[str, Any], started: float) -> dict[str, Any] | None:
         """The best answer within what is left of the deadline, or None."""
@@ -103,12 +108,9 @@ class SchemaWorker:
         if seconds <= 0 or not self._turn.acquire(timeout=_QUEUE_SECONDS):
             return None
         try:
-            process = self._running()
-            answer = process.ask(line, seconds)
-            if not process.usable:
-                process.abandon()
-                self._process = None
-                self._running()
+            answer = self._running().ask(line, seconds)
+            # Where that process was lost, the next one starts now.
+            self._running()
         except OSError:
             # No process, memory or file descriptor to be had: not decided, as if it had been too slow.
             return None
@@ -118,15 +120,11 @@ class SchemaWorker:
 
     def _running(self) -> "_Process":
         if self._process is not None and not self._process.usable:
-            self._end()
+            self._process.abandon()
+            self._process = None
         if self._process is None:
             self._process = _Process()
         return self._process
-
-    def _end(self) -> None:
-        if self._process is not None:
-            self._process.end()
-            self._process = None
 
     def _after_fork_in_child(self) -> None:
         # The worker is the parent's, and so may be the thread that held the lock.
@@ -187,6 +185,7 @@ class _Process:
 
     def abandon(self) -> None:
         """Kills without waiting: a large process takes its time to die, and its caller has none left."""
+        logger.warning("The schema worker was lost (exit status %s, None: too slow)", self._popen.poll())
         self.end.detach()
         self._socket.close()
         self._popen.kill()
@@ -194,10 +193,9 @@ class _Process:
 
     def disown(self) -> None:
         """In a forked copy of its parent: lets go of the process without touching it."""
-        self.end.detach()
-        self._socket.close()
-        # Not ours to wait for.
+        # As if it had ended: it is not ours to kill or to wait for.
         self._popen.returncode = 0
+        self.end()
 
     def _receive(self, until: float) -> dict[str, Any]:
         while b"\n" not in self._received:
