@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from starlette.requests import Request
 
 from interlock.a2a.address import address
-from interlock.a2a.card import AgentCapabilities
+from interlock.a2a.card import PROTOCOL_VERSION, AgentCapabilities
 from interlock.a2a.errors import (
     A2AError,
     FieldViolation,
@@ -69,6 +69,7 @@ class Operation:
     """`name` is the JSON-RPC method. `call` gives a result, or with `streams` an `EventStream`.
 
     `addressed`: the context says where the request came. `cache_control` is that of the answer to a GET.
+    `version` is that of the protocol it belongs to.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Operation:
     streams: bool = False
     addressed: bool = False
     cache_control: str | None = None
+    version: str = PROTOCOL_VERSION
 
 
 SEND_MESSAGE = Operation(
@@ -184,6 +186,7 @@ class Server:
             extensions=activated,
             idempotency_key=http.headers.get("idempotency-key"),
             address=address(http, self.public_url) if operation.addressed else None,
+            version=operation.version,
         )
         gate = operation.gate
         if gate is not None and not getattr(self.capabilities, gate.capability):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from interlock.a2a.address import Address
-from interlock.a2a.card import AgentCard
+from interlock.a2a.card import PROTOCOL_VERSION, AgentCard
 from interlock.a2a.models import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -32,13 +32,15 @@ class CallContext:
 
     `credential` is the `Authorization` header as received, or None. `extensions` are the URIs that
     are both requested and supported, as declared in the card. `idempotency_key` is the header's
-    value, unchecked. `address` is where the request came, for operations that are about it.
+    value, unchecked. `address` is where the request came, for operations that are about it. `version` is that
+    of the protocol it came in.
     """
 
     credential: str | None = None
     extensions: frozenset[str] = field(default_factory=frozenset)
     idempotency_key: str | None = None
     address: Address | None = None
+    version: str = PROTOCOL_VERSION
 
 
 class EventStream(Protocol):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from interlock.a2a.card import (
     AgentCapabilities,
@@ -93,7 +93,7 @@ class OversightService:
                 request,
                 extensions=context.extensions,
                 idempotency_key=context.idempotency_key,
-                push=self.push,
+                push=self._push(context),
             )
 
     def send_streaming_message(self, context: CallContext, request: SendMessageRequest) -> EventStream:
@@ -108,7 +108,7 @@ class OversightService:
                 request,
                 extensions=context.extensions,
                 idempotency_key=context.idempotency_key,
-                push=self.push,
+                push=self._push(context),
             )
 
     def subscribe_to_task(self, context: CallContext, request: SubscribeToTaskRequest) -> EventStream:
@@ -121,34 +121,37 @@ class OversightService:
     ) -> TaskPushNotificationConfig:
         caller = self.identify(context.credential)
         with store_errors():
-            return push.create(self._pushes, caller, request, extensions=context.extensions)
+            return push.create(self._pushes(context), caller, request, extensions=context.extensions)
 
     def get_push_config(
         self, context: CallContext, request: GetTaskPushNotificationConfigRequest
     ) -> TaskPushNotificationConfig:
         caller = self.identify(context.credential)
         with store_errors():
-            return push.get(self._pushes, caller, request)
+            return push.get(self._pushes(context), caller, request)
 
     def list_push_configs(
         self, context: CallContext, request: ListTaskPushNotificationConfigsRequest
     ) -> ListTaskPushNotificationConfigsResponse:
         caller = self.identify(context.credential)
         with store_errors():
-            return push.list_configs(self._pushes, caller, request)
+            return push.list_configs(self._pushes(context), caller, request)
 
     def delete_push_config(
         self, context: CallContext, request: DeleteTaskPushNotificationConfigRequest
     ) -> Empty:
         caller = self.identify(context.credential)
         with store_errors():
-            return push.delete(self._pushes, caller, request)
+            return push.delete(self._pushes(context), caller, request)
 
-    @property
-    def _pushes(self) -> Push:
-        if self.push is None:
+    def _push(self, context: CallContext) -> Push | None:
+        return replace(self.push, version=context.version) if self.push is not None else None
+
+    def _pushes(self, context: CallContext) -> Push:
+        found = self._push(context)
+        if found is None:
             raise PushNotificationNotSupported
-        return self.push
+        return found
 
     def get_task(self, context: CallContext, request: GetTaskRequest) -> Task:
         caller = self.identify(context.credential)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from interlock.a2a.card import PROTOCOL_VERSION
 from interlock.a2a.errors import InvalidParams, PermissionDenied, Unavailable
 from interlock.a2a.models import (
     DeleteTaskPushNotificationConfigRequest,
@@ -39,6 +40,7 @@ from interlock.engine.ports import (
 )
 from interlock.engine.records import (
     Due,
+    Event,
     PushConfig,
     TaskMeta,
     event_key,
@@ -46,7 +48,7 @@ from interlock.engine.records import (
     read_event,
     task_pk,
 )
-from interlock.engine.view import stream_response
+from interlock.engine.view import load, present, stream_response
 from interlock.engine.visibility import check_tenant, not_found, visible_meta
 from interlock.oversight.principals import Principal
 
@@ -109,6 +111,8 @@ class Push:
     receiver: Receiver
     park: Callable[[PushConfig], None]
     """Puts a configuration that is given up where an alarm sees it. May be called twice for one."""
+    version: str = PROTOCOL_VERSION
+    """Of the protocol that configurations are asked for in."""
 
 
 def new_config(
@@ -137,6 +141,7 @@ def new_config(
         sealed=sealed,
         delivered=meta.seq,
         extensions=json.dumps(sorted(extensions)),
+        version=push.version,
     )
 
 
@@ -382,8 +387,8 @@ def _deliver_to(push: Push, meta: TaskMeta, config: PushConfig, until: datetime)
             for key, item in page.rows:
                 if engine.clock.now() >= until:
                     break
-                body = stream_response(meta, read_event(item), extensions).wire_json().encode()
-                push.receiver.post(asked.url, _headers(asked), body)
+                body = _body(engine, meta, config, int(key.sk[4:]), read_event(item), extensions)
+                push.receiver.post(asked.url, _headers(asked, config.version), body)
                 done: Item = {
                     "delivered": int(key.sk[4:]),
                     "held_until": _lease_end(engine.clock.now()),
@@ -402,8 +407,24 @@ def _deliver_to(push: Push, meta: TaskMeta, config: PushConfig, until: datetime)
     return True
 
 
-def _headers(asked: TaskPushNotificationConfig) -> dict[str, str]:
-    headers = {"Content-Type": "application/a2a+json"}
+def _body(
+    engine: Engine, meta: TaskMeta, config: PushConfig, number: int, event: Event, extensions: frozenset[str]
+) -> bytes:
+    """The event; in 0.3 the task as the event left it, as the official SDK of 0.3 sends it."""
+    if config.version == PROTOCOL_VERSION:
+        return stream_response(meta, event, extensions).wire_json().encode()
+    from interlock.a2a.v0_3 import results
+
+    loaded = load(engine.table, meta.tenant, meta.task_id)
+    if loaded is None:
+        raise AssertionError("the task of a configuration is gone")
+    view = present(loaded.meta, loaded.events[:number], extensions)
+    return results.Result(results.task(view)).wire_json().encode()
+
+
+def _headers(asked: TaskPushNotificationConfig, version: str) -> dict[str, str]:
+    media_type = "application/a2a+json" if version == PROTOCOL_VERSION else "application/json"
+    headers = {"Content-Type": media_type}
     if asked.authentication is not None:
         scheme, credentials = asked.authentication.scheme, asked.authentication.credentials
         headers["Authorization"] = f"{scheme} {credentials}" if credentials else scheme

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import ClassVar, Self, cast
 
+from interlock.a2a.card import PROTOCOL_VERSION
 from interlock.a2a.models import Artifact, Message, TaskState, TaskStatus, Wire
 from interlock.engine.ports import Item, Key
 
@@ -258,6 +259,7 @@ class PushConfig(Record):
 
     `sealed` is the configuration as the wire has it, encrypted: it holds credentials. `delivered` is the
     number of the last event that was acknowledged. A worker that delivers is its `holder`, by a lease.
+    `version` is that of the protocol it was set in, and is served in.
     """
 
     tenant: str
@@ -267,6 +269,7 @@ class PushConfig(Record):
     sealed: bytes
     delivered: int
     extensions: str
+    version: str = PROTOCOL_VERSION
     status: str = "active"
     tries: int = 0
     retry_at: str | None = None

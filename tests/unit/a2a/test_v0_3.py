@@ -331,7 +331,7 @@ def test_the_service_gets_the_request_of_1_0() -> None:
     call("message/send", params, at=door(service), headers=headers)
     assert service.calls == [
         (
-            CallContext(CREDENTIAL, frozenset({OPTIONAL_EXTENSION}), "key-of-sixteen-c"),
+            CallContext(CREDENTIAL, frozenset({OPTIONAL_EXTENSION}), "key-of-sixteen-c", version="0.3"),
             SendMessageRequest.model_validate(
                 {
                     "message": {

@@ -4,9 +4,12 @@ They take the gate of that operation with them, so that 0.3 offers what the card
 There is no method for lists of tasks.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from interlock.a2a import operations
+from interlock.a2a.card import PROTOCOL_VERSION_0_3
 from interlock.a2a.errors import TaskNotFound
 from interlock.a2a.models import (
     CancelTaskRequest,
@@ -18,6 +21,7 @@ from interlock.a2a.models import (
     SubscribeToTaskRequest,
     Wire,
 )
+from interlock.a2a.operations import Operation
 from interlock.a2a.service import A2AService, CallContext
 from interlock.a2a.v0_3 import results
 from interlock.a2a.v0_3.card import merged
@@ -99,42 +103,34 @@ def _extended_card(service: A2AService, context: CallContext, _params: Wire) -> 
     return Result(merged(service.get_extended_agent_card(context, GetExtendedAgentCardRequest())))
 
 
+def _method(operation: Operation, name: str, params: type[Wire], call: Callable[..., Any]) -> Operation:
+    return replace(operation, name=name, request=params, call=call, version=PROTOCOL_VERSION_0_3)
+
+
 OPERATIONS = (
-    replace(operations.SEND_MESSAGE, name="message/send", request=MessageSendParams, call=_send),
-    replace(
-        operations.SEND_STREAMING_MESSAGE, name="message/stream", request=MessageSendParams, call=_stream
-    ),
-    replace(operations.GET_TASK, name="tasks/get", request=TaskQueryParams, call=_get),
-    replace(operations.CANCEL_TASK, name="tasks/cancel", request=TaskIdParams, call=_cancel),
-    replace(operations.SUBSCRIBE_TO_TASK, name="tasks/resubscribe", request=TaskIdParams, call=_resubscribe),
-    replace(
+    _method(operations.SEND_MESSAGE, "message/send", MessageSendParams, _send),
+    _method(operations.SEND_STREAMING_MESSAGE, "message/stream", MessageSendParams, _stream),
+    _method(operations.GET_TASK, "tasks/get", TaskQueryParams, _get),
+    _method(operations.CANCEL_TASK, "tasks/cancel", TaskIdParams, _cancel),
+    _method(operations.SUBSCRIBE_TO_TASK, "tasks/resubscribe", TaskIdParams, _resubscribe),
+    _method(
         operations.CREATE_PUSH_CONFIG,
-        name="tasks/pushNotificationConfig/set",
-        request=TaskPushNotificationConfig,
-        call=_set_push,
+        "tasks/pushNotificationConfig/set",
+        TaskPushNotificationConfig,
+        _set_push,
     ),
-    replace(
+    _method(
         operations.GET_PUSH_CONFIG,
-        name="tasks/pushNotificationConfig/get",
-        request=GetTaskPushNotificationConfigParams,
-        call=_get_push,
+        "tasks/pushNotificationConfig/get",
+        GetTaskPushNotificationConfigParams,
+        _get_push,
     ),
-    replace(
-        operations.LIST_PUSH_CONFIGS,
-        name="tasks/pushNotificationConfig/list",
-        request=TaskIdParams,
-        call=_list_push,
-    ),
-    replace(
+    _method(operations.LIST_PUSH_CONFIGS, "tasks/pushNotificationConfig/list", TaskIdParams, _list_push),
+    _method(
         operations.DELETE_PUSH_CONFIG,
-        name="tasks/pushNotificationConfig/delete",
-        request=DeleteTaskPushNotificationConfigParams,
-        call=_delete_push,
+        "tasks/pushNotificationConfig/delete",
+        DeleteTaskPushNotificationConfigParams,
+        _delete_push,
     ),
-    replace(
-        operations.GET_EXTENDED_CARD,
-        name="agent/getAuthenticatedExtendedCard",
-        request=Wire,
-        call=_extended_card,
-    ),
+    _method(operations.GET_EXTENDED_CARD, "agent/getAuthenticatedExtendedCard", Wire, _extended_card),
 )
