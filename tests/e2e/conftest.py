@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
+from tests.support.backend import Backend, running_backend
+from tests.support.emulator import Emulator
 from tests.support.story import (
     BINDINGS,
     IDENTITIES,
@@ -51,3 +54,9 @@ def place(request: pytest.FixtureRequest) -> Place:
 def binding(request: pytest.FixtureRequest) -> str:
     found: str = request.param
     return found
+
+
+@pytest.fixture
+def backend(emulator: Emulator, tmp_path: Path) -> Iterator[Backend]:
+    with running_backend(emulator, tmp_path) as found:
+        yield found
