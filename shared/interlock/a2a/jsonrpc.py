@@ -15,6 +15,7 @@ from interlock.a2a import strict_json
 from interlock.a2a.body import read_body
 from interlock.a2a.card import PROTOCOL_VERSION_0_3
 from interlock.a2a.errors import A2AError, InvalidParams, InvalidRequest, MethodNotFound
+from interlock.a2a.models import Wire
 from interlock.a2a.negotiation import (
     EXTENSIONS,
     EXTENSIONS_0_3,
@@ -32,6 +33,7 @@ MAX_DEPTH = strict_json.MAX_DEPTH + 1
 """The envelope is one level around what the other binding gets."""
 
 Id = str | int | None
+_BAD_ID = f"id must be an integer or a string of at most {MAX_ID_LENGTH} characters"
 
 
 class JsonRpc:
@@ -93,7 +95,14 @@ class JsonRpc:
             raise MethodNotFound(f"A2A {version} has no such method")
         if not isinstance(params, dict):
             raise InvalidParams("params must be an object")
-        return await self._server.call(operation, http, activated, lambda model: parse(model, params))
+
+        def request(model: type[Wire]) -> Wire:
+            parsed = parse(model, params)
+            if "id" not in envelope:
+                raise InvalidRequest(_BAD_ID)  # a notification, and every operation has an answer
+            return parsed
+
+        return await self._server.call(operation, http, activated, request)
 
 
 def _result_body(request_id: Id, result: str) -> str:
@@ -123,9 +132,9 @@ def _id(envelope: Mapping[str, JsonValue]) -> Id:
 
 
 def _call(envelope: Mapping[str, JsonValue]) -> tuple[str, JsonValue]:
-    """Method and parameters. A notification is refused, for every operation has an answer."""
-    if _id(envelope) is None:
-        raise InvalidRequest(f"id must be an integer or a string of at most {MAX_ID_LENGTH} characters")
+    """Method and parameters. A missing id is the last thing that is looked at."""
+    if "id" in envelope and _id(envelope) is None:
+        raise InvalidRequest(_BAD_ID)
     if envelope.get("jsonrpc") != "2.0":
         raise InvalidRequest('jsonrpc must be "2.0"')
     method = envelope.get("method")

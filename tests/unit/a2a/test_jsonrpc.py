@@ -35,8 +35,10 @@ def test_a_bad_id_is_an_invalid_request_with_id_null(request_id: Any) -> None:
 
 
 def test_a_notification_is_refused() -> None:
-    envelope = post(without("id")).json()
-    assert (envelope["id"], envelope["error"]["code"]) == (None, -32600)
+    door = Door()
+    answer = ask(door.app, "POST", "/", body=json.dumps(without("id")).encode())
+    assert (answer.json()["id"], answer.json()["error"]["code"]) == (None, -32600)
+    assert door.service.calls == []
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,9 @@ def test_a_notification_is_refused() -> None:
         ({**GOOD, "jsonrpc": "1.0"}, -32600, 1),
         ({**GOOD, "jsonrpc": 2.0}, -32600, 1),
         (without("method"), -32600, 1),
+        ({**without("id"), "method": "Send"}, -32601, None),
+        ({**without("id"), "params": {}}, -32602, None),
+        ({**GOOD, "id": None, "params": {}}, -32600, None),
         ({**GOOD, "method": 5}, -32600, 1),
         ({**GOOD, "method": None}, -32600, 1),
         ({**GOOD, "method": "message/send"}, -32601, 1),
