@@ -26,7 +26,7 @@ PWNED = Path("/var/empty/attack/pwned")
 @pytest.fixture(scope="module")
 def patient() -> Iterator[SchemaWorker]:
     """The verdicts must be right on a busy machine too."""
-    guard = SchemaWorker(deadline=1)
+    guard = SchemaWorker(deadline=10)
     yield guard
     guard.close()
 
