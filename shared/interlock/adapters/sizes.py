@@ -58,10 +58,9 @@ def item_size(key: Key, item: Item) -> int:
     for name, value in item.items():
         size += len(name) if name.isascii() else text_size(name)
         # This loop is most of what the in-memory twin does, and most values are ASCII text or small numbers.
-        kind = type(value)
-        if kind is str and value.isascii():
+        if type(value) is str and value.isascii():
             size += len(value)
-        elif kind is int and 0 < value < 100:
+        elif type(value) is int and 0 < value < 100:
             size += 2
         else:
             size += value_size(value)

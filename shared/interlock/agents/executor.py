@@ -1,15 +1,17 @@
 """Runs a Python agent in the worker."""
 
+import asyncio
 import logging
-import time
+import weakref
+from contextlib import suppress
 
-from interlock.agents.agent import Agent
-from interlock.agents.loop import AgentCode, AgentLoop
+from interlock.agents.agent import Agent, AgentSkillFunction
+from interlock.agents.turn import Turn
+from interlock.agents.watch import Watch
 from interlock.engine.run_turn import TurnRun, TurnStopped, TurnTimedOut
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_SECONDS = 1.0
 GRACE_SECONDS = 5.0
 """How long code that was canceled may take to end."""
 
@@ -17,15 +19,15 @@ GRACE_SECONDS = 5.0
 class PythonExecutor:
     """Implements the engine's `Executor`. May be called from several threads.
 
-    The agent's code has a loop and a thread of its own. Meanwhile this thread writes what the code records,
-    renews the lease, and looks whether the turn is still this run's; if not, it cancels the code. So the
-    worker does not seem to be lost when the code blocks its loop.
+    The agent's code runs in the calling thread, in a loop that is kept for later turns, so that clients which
+    belong to a loop can be kept as well. A second thread renews the lease and looks for a cancel.
     """
 
     def __init__(self, agent: Agent, renew_every: float = 20.0) -> None:
         self._agent = agent
-        self._renew_every = renew_every
-        self._idle: list[AgentLoop] = []
+        self._watch = Watch(renew_every)
+        self._idle: list[asyncio.AbstractEventLoop] = []
+        weakref.finalize(self, _close, self._idle)
 
     def execute(self, run: TurnRun, seconds: float) -> None:
         skill = self._agent.declared(run.meta.agent, run.meta.skill)
@@ -33,36 +35,80 @@ class PythonExecutor:
             raise LookupError(f"no skill {run.meta.skill!r} of {run.meta.agent!r} in this deployment")
         if seconds <= 0:
             raise TurnTimedOut
-        loop = self._take_loop()
-        code = loop.start(skill.run, run)
+        code = _Code(self._take_loop(), skill.run, run)
         try:
-            self._serve(run, code, seconds)
-            code.result()
+            with self._watch.over(run, seconds, code.stop):
+                code.execute(seconds)
         finally:
-            if code.stop(GRACE_SECONDS):
-                self._idle.append(loop)
+            if code.clear():
+                self._idle.append(code.loop)
             else:
-                logger.warning("the agent ignores its cancellation; its loop is not used again")
+                logger.warning("the agent ignores its cancellation; it can record nothing more")
+                code.loop.close()
 
-    def _take_loop(self) -> AgentLoop:
+    def _take_loop(self) -> asyncio.AbstractEventLoop:
         try:
             return self._idle.pop()
         except IndexError:
-            return AgentLoop()
+            return asyncio.new_event_loop()
 
-    def _serve(self, run: TurnRun, code: AgentCode, seconds: float) -> None:
-        """Returns when the code has ended."""
-        now = time.monotonic()
-        until, look_at, renew_at = now + seconds, now + LOOK_EVERY_SECONDS, now + self._renew_every
-        while not code.ended:
-            if now >= until:
-                raise TurnTimedOut
-            if now >= look_at:
-                if not run.is_held():
-                    raise TurnStopped
-                if now >= renew_at:
-                    run.renew()
-                    renew_at = now + self._renew_every
-                look_at = now + LOOK_EVERY_SECONDS
-            code.serve(min(until, look_at) - now)
-            now = time.monotonic()
+
+def _close(loops: list[asyncio.AbstractEventLoop]) -> None:
+    for loop in loops:
+        loop.close()
+
+
+class _Code:
+    """The code of one turn, and whatever it starts in its loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, function: AgentSkillFunction, run: TurnRun) -> None:
+        async def code() -> None:
+            await function(Turn(run))
+
+        self.loop = loop
+        self._task = loop.create_task(code())
+        self._ended_by: TurnStopped | TurnTimedOut | None = None
+        self._stuck = False
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def stop(self) -> None:
+        """May be called from any thread."""
+        self.loop.call_soon_threadsafe(self._cancel, TurnStopped())
+
+    def execute(self, seconds: float) -> None:
+        """Raises what the code raises, or why it was canceled."""
+        self._timers.append(self.loop.call_later(seconds, self._cancel, TurnTimedOut()))
+        try:
+            self.loop.run_until_complete(self._task)
+        except (SystemExit, asyncio.CancelledError) as error:
+            if self._ended_by is None:
+                # Not meant for the worker, which is only the code's host.
+                raise RuntimeError("the agent's code ended itself") from error
+        except Exception:
+            if self._ended_by is None:
+                raise
+        finally:
+            for timer in self._timers:
+                timer.cancel()
+        if self._ended_by is not None:
+            raise self._ended_by
+
+    def _cancel(self, why: TurnStopped | TurnTimedOut) -> None:
+        if self._ended_by is None:
+            self._ended_by = why
+            self._task.cancel()
+            self._timers.append(self.loop.call_later(GRACE_SECONDS, self._give_up))
+
+    def _give_up(self) -> None:
+        self._stuck = True
+        self.loop.stop()
+
+    def clear(self) -> bool:
+        """Cancels what the code has left running; says whether the loop can be used again."""
+        left = asyncio.all_tasks(self.loop)
+        if left and not self._stuck:
+            for task in left:
+                task.cancel()
+            with suppress(SystemExit):
+                self.loop.run_until_complete(asyncio.wait(left, timeout=GRACE_SECONDS))
+        return not asyncio.all_tasks(self.loop)

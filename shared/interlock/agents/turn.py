@@ -1,8 +1,9 @@
 """A turn, as the agent's code sees it."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
 from interlock.a2a.models import Artifact, JsonObject, Message, Part, TaskState
@@ -21,11 +22,6 @@ TEXT_ANSWER: JsonObject = {
 T = TypeVar("T")
 
 
-class Recorder(Protocol):
-    async def record(self, write: Callable[[], T]) -> T:
-        """Has `write` called outside the agent's loop, and gives what it returned or raised."""
-
-
 class Turn:
     """One run of a skill: from a message or an answer to an end or to the next question.
 
@@ -34,9 +30,8 @@ class Turn:
     one of them has completed its task.
     """
 
-    def __init__(self, run: TurnRun, recorder: Recorder) -> None:
+    def __init__(self, run: TurnRun) -> None:
         self._run = run
-        self._record = recorder.record
 
     @property
     def task_id(self) -> str:
@@ -96,7 +91,7 @@ class Turn:
 
     async def say(self, text: str) -> None:
         """A status message; the task goes on."""
-        await self._record(lambda: self._run.say(text))
+        await _recorded(lambda: self._run.say(text))
 
     async def artifact(
         self,
@@ -115,7 +110,7 @@ class Turn:
         else:
             parts = list(content)
         artifact = Artifact(artifact_id=artifact_id or new_id(), parts=parts, name=name)
-        await self._record(lambda: self._run.add_artifact(artifact, append=append, last_chunk=last_chunk))
+        await _recorded(lambda: self._run.add_artifact(artifact, append=append, last_chunk=last_chunk))
         return artifact.artifact_id
 
     async def ask(
@@ -133,7 +128,7 @@ class Turn:
         `consensus:<n>`. Raises `Refused`, and stores nothing, if any of it breaks a rule.
         """
         asked = dict(schema) if schema is not None else TEXT_ANSWER
-        return await self._record(
+        return await _recorded(
             lambda: self._run.ask(prompt, asked, deadline=deadline, allowed_responders=allowed_responders)
         )
 
@@ -146,10 +141,17 @@ class Turn:
         await self._record(lambda: self._run.require_auth(text))
 
     async def complete(self, text: str | None = None) -> None:
-        await self._record(lambda: self._run.finish(TaskState.COMPLETED, text))
+        await _recorded(lambda: self._run.finish(TaskState.COMPLETED, text))
 
     async def fail(self, text: str) -> None:
-        await self._record(lambda: self._run.finish(TaskState.FAILED, text))
+        await _recorded(lambda: self._run.finish(TaskState.FAILED, text))
 
     async def reject(self, text: str) -> None:
-        await self._record(lambda: self._run.finish(TaskState.REJECTED, text))
+        await _recorded(lambda: self._run.finish(TaskState.REJECTED, text))
+
+
+async def _recorded(write: Callable[[], T]) -> T:
+    """The store is not asynchronous: the write is made in a thread, unless nobody else needs the loop."""
+    if len(asyncio.all_tasks()) == 1:
+        return write()
+    return await asyncio.to_thread(write)

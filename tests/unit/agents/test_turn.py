@@ -122,11 +122,7 @@ def test_an_effect_key_is_the_same_when_a_lost_turn_is_run_again() -> None:
     run = claim(deployment.engine, "acme", task_id, 1)
     assert run is not None
 
-    class Directly:
-        async def record(self, write: Callable[[], Any]) -> Any:
-            return write()
-
-    asyncio.run(effect(Turn(run, Directly())))
+    asyncio.run(effect(Turn(run)))
     deployment.clock.advance(60)
     sweep(deployment.engine)
     deployment.waker.turns.pop(0)

@@ -1,24 +1,27 @@
-"""The agent's code in its loop, and the worker's thread that serves it."""
+"""The agent's code in its loop, and the thread that looks after it."""
 
 import asyncio
 import gc
 import threading
+import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.support.twin import Deployment, running
+from tests.support.twin import Deployment, nothing, running
 
 from interlock.a2a.models import TaskState
-from interlock.agents import Turn, executor
+from interlock.agents import Turn, executor, watch
 from interlock.engine.ports import Update
+from interlock.engine.run_turn import claim
 
 PATIENCE = 10.0
 
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "LOOK_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "LOOK_EVERY_SECONDS", 0.01)
     monkeypatch.setattr(executor, "GRACE_SECONDS", 0.1)
 
 
@@ -30,20 +33,18 @@ def loops_of(deployment: Deployment) -> list[Any]:
     return deployment.executor._idle
 
 
-def test_what_the_code_records_is_written_in_the_workers_thread() -> None:
-    ran: list[threading.Thread] = []
-    wrote: list[threading.Thread] = []
+def test_code_that_has_its_loop_for_itself_costs_no_thread() -> None:
+    used: set[threading.Thread] = set()
 
     async def script(turn: Turn) -> None:
-        ran.append(threading.current_thread())
+        used.add(threading.current_thread())
         await turn.say("working")
         await turn.complete("done")
 
     deployment = deployed(script)
-    deployment.hook(before=lambda *_: wrote.append(threading.current_thread()))
+    deployment.hook(before=lambda *_: used.add(threading.current_thread()))
     assert deployment.send().status.state is TaskState.COMPLETED
-    assert set(wrote) == {threading.current_thread()}
-    assert ran != [threading.current_thread()]
+    assert used == {threading.current_thread()}
 
 
 def test_the_loop_is_kept_from_turn_to_turn() -> None:
@@ -75,14 +76,16 @@ def test_turns_at_the_same_time_have_loops_of_their_own() -> None:
     assert len(loops_of(deployment)) == 2
 
 
-def test_the_loop_goes_on_while_something_is_written() -> None:
+def test_what_else_runs_in_the_loop_goes_on_while_something_is_written() -> None:
     recording, went_on = threading.Event(), threading.Event()
     in_time: list[bool] = []
 
+    async def other() -> None:
+        went_on.set()
+
     async def script(turn: Turn) -> None:
         recording.set()
-        asyncio.get_running_loop().call_soon(went_on.set)
-        await turn.say("working")
+        await asyncio.gather(other(), turn.say("working"))
         recording.clear()
 
     def before(operation: str, _: tuple[Any, ...]) -> None:
@@ -113,17 +116,40 @@ def test_code_that_blocks_its_loop_keeps_its_lease() -> None:
     assert task.status.message.text == "done"
 
 
-def test_code_that_blocks_its_loop_is_given_up_in_time() -> None:
-    release = threading.Event()
+@pytest.mark.parametrize(("seconds", "renewed"), [(PATIENCE, True), (0, False)])
+def test_a_lease_is_renewed_until_the_time_of_the_turn_is_over(seconds: float, renewed: bool) -> None:
+    deployment = Deployment(running(nothing), at_once=False)
+    run = claim(deployment.engine, "acme", deployment.send().id, 1)
+    assert run is not None
+    deployment.clock.advance(1)
+    (before,) = deployment.run_rows().values()
+    now = time.monotonic()
+    watch._look(watch._Watched(run, lambda: None, until=now + seconds, renew_at=now), renew_every=1)
+    (after,) = deployment.run_rows().values()
+    assert (before != after) is renewed
 
+
+def test_code_that_takes_too_long_is_canceled() -> None:
     async def script(turn: Turn) -> None:
-        release.wait(PATIENCE)
+        await asyncio.sleep(PATIENCE)
 
     deployment = deployed(script, turn_seconds=0.05)
     task = deployment.send()
     assert task.status.state is TaskState.FAILED
+    assert task.status.message is not None
+    assert task.status.message.text == "The agent did not finish in time."
+    assert len(loops_of(deployment)) == 1
+
+
+def test_code_that_ignores_its_cancellation_is_given_up() -> None:
+    async def script(turn: Turn) -> None:
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(PATIENCE)
+
+    deployment = deployed(script, turn_seconds=0.05)
+    assert deployment.send().status.state is TaskState.FAILED
     assert loops_of(deployment) == []
-    release.set()
 
 
 def test_a_turn_without_any_time_left_does_not_begin() -> None:
@@ -189,7 +215,7 @@ def test_a_loop_in_which_something_ignores_its_cancellation_is_not_used_again() 
     assert loops[0] is not loops[1]
 
 
-@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+@pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError])
 def test_what_would_end_the_process_ends_the_turn(error: type[BaseException]) -> None:
     async def script(turn: Turn) -> None:
         if turn.text == "end":
@@ -200,16 +226,19 @@ def test_what_would_end_the_process_ends_the_turn(error: type[BaseException]) ->
     assert deployment.send("go").status.state is TaskState.COMPLETED
 
 
-def test_the_threads_end_with_the_executor() -> None:
-    threads = []
+def test_the_thread_and_the_loops_end_with_the_executor() -> None:
+    loops = []
 
     async def script(turn: Turn) -> None:
-        threads.append(threading.current_thread())
+        loops.append(asyncio.get_running_loop())
 
+    before = set(threading.enumerate())
     deployment = deployed(script)
+    (thread,) = set(threading.enumerate()) - before
     deployment.send()
-    assert threads[0].is_alive()
+    assert not loops[0].is_closed()
     del deployment
     gc.collect()
-    threads[0].join(PATIENCE)
-    assert not threads[0].is_alive()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    assert loops[0].is_closed()
