@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.support.emulator import Emulator
 from tests.support.stores import Store
 
 from interlock.a2a.errors import Unauthenticated, Unavailable
@@ -16,6 +17,7 @@ from interlock.adapters.identities import (
     IdentityUnknown,
     TokenCredentials,
 )
+from interlock.adapters.memory import MemoryTable
 from interlock.engine.authenticate import authenticate, token_hash
 from interlock.engine.ports import Item, Key, OutcomeUnknown, Page, Put, StoreError, Write
 from interlock.oversight.principals import Kind, Principal, Role
@@ -321,14 +323,21 @@ def test_an_item_that_can_not_be_understood_authenticates_nobody(
         who(token, credentials)
 
 
-def test_two_at_once_get_one_identity(request: pytest.FixtureRequest, store: Store) -> None:
-    if request.node.callspec.params["store"] == "moto":
-        pytest.skip("moto has no locks")
-    credentials = TokenCredentials(store)
+@pytest.fixture(params=["twin", "emulator"])
+def locked_store(request: pytest.FixtureRequest) -> Store:
+    """Not moto, which has no locks."""
+    if request.param == "twin":
+        return MemoryTable()
+    emulator: Emulator = request.getfixturevalue("emulator")
+    return emulator.table()
+
+
+def test_two_at_once_get_one_identity(locked_store: Store) -> None:
+    credentials = TokenCredentials(locked_store)
 
     def create(_: int) -> str | None:
         try:
-            return alice(IdentityStore(store, store))
+            return alice(IdentityStore(locked_store, locked_store))
         except IdentityExists:
             return None
 
@@ -338,10 +347,8 @@ def test_two_at_once_get_one_identity(request: pytest.FixtureRequest, store: Sto
     assert who(tokens[0], credentials) == ALICE
 
 
-def test_two_revoke_at_once(request: pytest.FixtureRequest, store: Store) -> None:
-    if request.node.callspec.params["store"] == "moto":
-        pytest.skip("moto has no locks")
-    identities = IdentityStore(store, store)
+def test_two_revoke_at_once(locked_store: Store) -> None:
+    identities = IdentityStore(locked_store, locked_store)
     token = alice(identities)
 
     def revoke(_: int) -> bool:
@@ -353,7 +360,7 @@ def test_two_revoke_at_once(request: pytest.FixtureRequest, store: Store) -> Non
 
     with ThreadPoolExecutor(8) as pool:
         assert any(pool.map(revoke, range(8)))
-    assert who(token, TokenCredentials(store)) is None
+    assert who(token, TokenCredentials(locked_store)) is None
     assert everybody(identities) == []
 
 

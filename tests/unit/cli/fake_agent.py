@@ -50,6 +50,7 @@ class FakeAgent:
         self.tasks: dict[str, dict[str, Any]] = {}
         self.url = ""
         self.used_id = str(uuid4())
+        self.called: set[str] = set()
 
     # HTTP
 
@@ -60,10 +61,12 @@ class FakeAgent:
             return Response({"error": {"code": 401}}, 401)
         active = URI in request.headers.get("a2a-extensions", "")
         echoed = self.mistake != "no echo" if active else self.mistake == "echo without activation"
-        headers = {"A2A-Extensions": URI} if echoed else {}
+        uri = URI.upper() if self.mistake == "echo in capitals" else URI
+        headers = {"A2A-Extensions": f"urn:other, {uri}"} if echoed else {}
         if request.headers.get("a2a-version") != "1.0":
             raise AssertionError("no version")
         with self.lock:
+            self.called.add(request.path.split("/")[1])
             if request.path == "/rpc":
                 return self.jsonrpc(request, active, headers)
             return self.http_json(request, active, headers)
@@ -104,6 +107,7 @@ class FakeAgent:
         params = json.loads(request.body or b"{}")
         if path.startswith("/tasks/"):
             task_id, _, verb = unquote(path.removeprefix("/tasks/")).partition(":")
+            assert params == {}
             method, params = ("CancelTask" if verb == "cancel" else "GetTask"), {"id": task_id}
         else:
             method = "SendMessage"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from interlock.adapters.schema_worker import SchemaWorker
 from interlock.cli.app import app
 from interlock.conformance import scenarios
-from interlock.conformance.client import Binding, choose_interface, fetch_card
+from interlock.conformance.client import Binding, Client, Interface, choose_interface, fetch_card
 from interlock.conformance.scenarios import Result, Run
 
 ALL = ["CF-1", "CF-2", "CF-3", "CF-4", "CF-5", "CF-6", "CF-7"]
@@ -63,6 +63,7 @@ def test_an_agent_that_is_right_passes(guard: SchemaWorker, binding: Binding) ->
     assert "6 invalid answers refused with 422" in results["CF-3"].figure
     assert results["CF-4"].figure.endswith("of 3 trials")
     assert results["CF-7"].figure == "6 of 6 passed"
+    assert agent.called == {"rpc" if binding is Binding.JSONRPC else "rest"}
 
 
 @pytest.mark.parametrize("binding", list(Binding))
@@ -163,6 +164,18 @@ def test_the_percentile_is_one_of_the_values() -> None:
 def test_why_it_failed_is_not_hidden_by_what_comes_after(guard: SchemaWorker) -> None:
     results = judge(FakeAgent("refuses and can not be read"), guard)
     assert "a valid answer was refused" in results["CF-2"].figure
+
+
+def test_uris_are_compared_whatever_their_case(guard: SchemaWorker) -> None:
+    assert failed(judge(FakeAgent("echo in capitals"), guard)) == []
+
+
+def test_a_result_beside_an_error_status_is_no_success() -> None:
+    document = {"jsonrpc": "2.0", "id": 1, "result": {"status": {}}}
+    with serving(lambda _: Response(document, 500)) as url:
+        interface = Interface(url, Binding.JSONRPC)
+        with Client(interface, None, "urn:x") as client:
+            assert not client.get_task("1").accepted
 
 
 def test_a_refused_retry_is_said_and_allowed(guard: SchemaWorker) -> None:

@@ -192,9 +192,10 @@ def test_the_table_is_found_by_the_stack(stack: Callable[..., str], interlock: I
 
 
 def test_a_stack_without_identities(stack: Callable[..., str], interlock: Invoke) -> None:
-    result = interlock("tokens", "list", "--stack", stack(Other="x"))
-    assert result.exit_code == 1
-    assert "no output IdentitiesTable" in result.output
+    for name in (stack(Other="x"), stack()):
+        result = interlock("tokens", "list", "--stack", name)
+        assert result.exit_code == 1
+        assert "no output IdentitiesTable" in result.output
     assert interlock("tokens", "list", "--stack", "nowhere").exit_code == 1
 
 
