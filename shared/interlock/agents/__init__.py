@@ -1,6 +1,8 @@
 """What an agent author imports."""
 
 from interlock.agents.agent import Agent, AgentSkillFunction
+from interlock.agents.approval import ActionChanged, Approval, ApprovalUsed
 from interlock.agents.turn import Turn
+from interlock.oversight.approvals import Gate
 
-__all__ = ["Agent", "AgentSkillFunction", "Turn"]
+__all__ = ["ActionChanged", "Agent", "AgentSkillFunction", "Approval", "ApprovalUsed", "Gate", "Turn"]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from interlock.a2a.errors import InvalidParams
 from interlock.a2a.models import Message, Part, Role
 from interlock.engine.context import Skill, new_id
+from interlock.oversight.approvals import Gate
 
 if TYPE_CHECKING:
     from interlock.agents.turn import Turn
@@ -31,13 +32,15 @@ class DeclaredSkill:
     matches: Matches | None
     rerun: bool
     listed: bool
+    gate: Gate
+    isolated: bool
 
 
 @dataclass(slots=True)
 class Agent:
     """An agent, or several behind one endpoint (`include`).
 
-    `input_modes` and `output_modes` are media types.
+    `input_modes` and `output_modes` are media types. `isolated`: only its owner sees a task, no approver.
     """
 
     name: str
@@ -46,6 +49,8 @@ class Agent:
     input_modes: Sequence[str] = ("text/plain", "application/json")
     output_modes: Sequence[str] = ("text/plain", "application/json")
     skills: list[DeclaredSkill] = field(default_factory=list)
+    gate: Gate | None = None
+    isolated: bool = False
     _reply: Callable[[Message], str | None] | None = None
 
     def __post_init__(self) -> None:
@@ -62,17 +67,24 @@ class Agent:
         matches: Matches | None = None,
         rerun: bool = False,
         listed: bool = True,
+        gate: Gate | None = None,
     ) -> Callable[[AgentSkillFunction], AgentSkillFunction]:
         """Declares the decorated async function as a skill.
 
         A message goes to the skill that `metadata.skillHint` names, else to the first that `matches` it,
         else to the first without `matches`. `rerun` says that a turn may be run twice, because all it does
         outside is keyed by `turn.effect_key`: if its worker is lost it is then run again, and not FAILED.
-        One that is not `listed` is served like any other, but only the card for authenticated callers has it.
+        `gate` says who may approve what it asks leave for: without one, that of the agent, or else any
+        approver of the tenant. One that is not `listed` is served like any other, but only the card for
+        authenticated callers has it. Raises `ValueError` for settings that contradict each other.
         """
         _check_name(id)
         if any(skill.id == id for skill in self.skills):
             raise ValueError(f"skill {id!r} is declared twice")
+
+        chosen = gate or self.gate
+        if chosen is not None:
+            chosen.check(isolated=self.isolated)
 
         def declare(function: AgentSkillFunction) -> AgentSkillFunction:
             self.skills.append(
@@ -87,6 +99,8 @@ class Agent:
                     matches=matches,
                     rerun=rerun,
                     listed=listed,
+                    gate=chosen or Gate(),
+                    isolated=self.isolated,
                 )
             )
             return function
@@ -145,7 +159,7 @@ class Agent:
 
 
 def _known(skill: DeclaredSkill) -> Skill:
-    return Skill(skill.agent, skill.id, skill.rerun)
+    return Skill(skill.agent, skill.id, skill.rerun, skill.isolated)
 
 
 def _check_name(name: str) -> None:

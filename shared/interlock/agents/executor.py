@@ -5,7 +5,7 @@ import logging
 import weakref
 from contextlib import suppress
 
-from interlock.agents.agent import Agent, AgentSkillFunction
+from interlock.agents.agent import Agent, DeclaredSkill
 from interlock.agents.turn import Turn
 from interlock.agents.watch import Watch
 from interlock.engine.run_turn import TurnRun, TurnStopped, TurnTimedOut
@@ -35,7 +35,7 @@ class PythonExecutor:
             raise LookupError(f"no skill {run.meta.skill!r} of {run.meta.agent!r} in this deployment")
         if seconds <= 0:
             raise TurnTimedOut
-        code = _Code(self._take_loop(), skill.run, run)
+        code = _Code(self._take_loop(), skill, run)
         try:
             with self._watch.over(run, seconds, code.stop):
                 code.execute(seconds)
@@ -61,9 +61,9 @@ def _close(loops: list[asyncio.AbstractEventLoop]) -> None:
 class _Code:
     """The code of one turn, and whatever it starts in its loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, function: AgentSkillFunction, run: TurnRun) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, skill: DeclaredSkill, run: TurnRun) -> None:
         async def code() -> None:
-            await function(Turn(run))
+            await skill.run(Turn(run, skill.gate))
 
         self.loop = loop
         self._task = loop.create_task(code())

@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
 from interlock.a2a.models import Artifact, JsonObject, Message, Part, TaskState
+from interlock.agents.approval import Approval
 from interlock.engine.context import new_id
 from interlock.engine.run_turn import AdmittedAnswer, TurnRun
 from interlock.engine.view import history
+from interlock.oversight.approvals import Gate
 
 TEXT_ANSWER: JsonObject = {
     "type": "object",
@@ -26,12 +28,14 @@ class Turn:
     """One run of a skill: from a message or an answer to an end or to the next question.
 
     Everything that records is written at once, and raises `TurnStopped` when the task was canceled: let that
-    pass. `ask`, `require_auth`, `complete`, `fail` and `reject` end the turn; a function that returns without
-    one of them has completed its task.
+    pass. `ask`, `request_approval`, `require_auth`, `complete`, `fail` and `reject` end the turn; a function
+    that returns without one of them has completed its task.
     """
 
-    def __init__(self, run: TurnRun) -> None:
+    def __init__(self, run: TurnRun, gate: Gate) -> None:
         self._run = run
+        self._gate = gate
+        self._approval = Approval(run.approval) if run.approval is not None else None
 
     @property
     def task_id(self) -> str:
@@ -75,6 +79,11 @@ class Turn:
     def resumed(self) -> bool:
         """Whether this turn was started without a message: the credential that was missing is there."""
         return self._run.resumed
+
+    @property
+    def approval(self) -> Approval | None:
+        """The decision that started this turn, or None."""
+        return self._approval
 
     @property
     def stopped(self) -> bool:
@@ -138,7 +147,27 @@ class Turn:
         It must come another way than in a message of this task. The skill runs again with `turn.resumed` once
         somebody says that it is there, or with the owner's next message.
         """
-        await self._record(lambda: self._run.require_auth(text))
+        await _recorded(lambda: self._run.require_auth(text))
+
+    async def request_approval(
+        self,
+        action: Mapping[str, Any],
+        summary: str,
+        question: str | None = None,
+        *,
+        quorum: int = 1,
+        deadline: datetime | timedelta | None = None,
+    ) -> str:
+        """Asks for leave to do exactly `action`, a JSON object, and ends the turn. Returns the request's id.
+
+        Who may approve, and how many it takes, says the skill's gate; `quorum` may ask for more. The skill
+        runs again with `turn.approval`. Raises `Refused`, and stores nothing, if any of it breaks a rule.
+        """
+        return await _recorded(
+            lambda: self._run.request_approval(
+                dict(action), summary, question, gate=self._gate, quorum=quorum, deadline=deadline
+            )
+        )
 
     async def complete(self, text: str | None = None) -> None:
         await _recorded(lambda: self._run.finish(TaskState.COMPLETED, text))

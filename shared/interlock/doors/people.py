@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.security import HTTPBearer
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from interlock.a2a import strict_json
 from interlock.a2a.body import read_body
@@ -23,14 +23,27 @@ from interlock.a2a.operations import parse
 from interlock.doors.agents import Authenticate, store_errors
 from interlock.engine.answer import Answer, admit_answer
 from interlock.engine.context import Engine, new_id
+from interlock.engine.decide import Deciding, decide
 from interlock.engine.inbox import Question, checkpoint, open_checkpoints
 from interlock.engine.records import parse_instant
 from interlock.engine.resume import resume_task
-from interlock.oversight import hitl_prompt
+from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.principals import Principal
 
 MAX_VIOLATIONS = 20
 """Parameters at fault that an error names."""
+
+
+class ApprovalBody(Wire):
+    """What leave is asked for. A decision names the action by `digest`; `requesters` may not approve."""
+
+    action: JsonObject
+    summary: str
+    digest: str
+    approvers: list[str] | None = None
+    requesters: list[str]
+    approved_by: list[str]
+    required: int
 
 
 class CheckpointBody(Wire):
@@ -49,6 +62,7 @@ class CheckpointBody(Wire):
     asked_at: str
     deadline: str | None = None
     status: str
+    approval: ApprovalBody | None = None
 
 
 class InboxBody(Wire):
@@ -63,6 +77,17 @@ class AnswerBody(Wire):
     model_config = ConfigDict(extra="forbid")
 
     payload: dict[str, Any]
+
+
+class DecisionBody(Wire):
+    """`digest` is that of the action that was shown. `changes` sends it back, edited or not."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    decision: Literal["approve", "deny", "changes"]
+    digest: Annotated[str, Field(max_length=256)]
+    comment: Annotated[str, Field(max_length=approvals.MAX_COMMENT)] | None = None
+    edited: dict[str, Any] | None = None
 
 
 class AdmittedBody(Wire):
@@ -131,12 +156,18 @@ def create_app(engine: Engine, identify: Authenticate) -> FastAPI:
         with store_errors():
             return _body(checkpoint(engine, who, task_id, str(checkpoint_id)))
 
-    async def answer_body(request: Request, who: Caller) -> AnswerBody:  # noqa: ARG001 (who calls, before what)
+    async def json_object(request: Request, who: Caller) -> JsonObject:  # noqa: ARG001 (who calls, before what)
         check_content_type(request.headers)
         value = strict_json.loads(await read_body(request, strict_json.MAX_BYTES))
         if not isinstance(value, dict):
             raise InvalidRequest("The body must be an object")
+        return value
+
+    def answer_body(value: Annotated[JsonObject, Depends(json_object)]) -> AnswerBody:
         return parse(AnswerBody, value)
+
+    def decision_body(value: Annotated[JsonObject, Depends(json_object)]) -> DecisionBody:
+        return parse(DecisionBody, value)
 
     @router.post("/tasks/{task_id}/checkpoints/{checkpoint_id}/answer", openapi_extra=_json_body(AnswerBody))
     def answer(
@@ -157,6 +188,35 @@ def create_app(engine: Engine, identify: Authenticate) -> FastAPI:
         )
         with store_errors():
             admitted = admit_answer(engine, Answer(who, task_id, prompt_id, body.payload, message))
+        return AdmittedBody(status=admitted.value)
+
+    @router.post(
+        "/tasks/{task_id}/checkpoints/{checkpoint_id}/decide", openapi_extra=_json_body(DecisionBody)
+    )
+    def decide_one(
+        who: Caller,
+        task_id: TaskId,
+        checkpoint_id: CheckpointId,
+        body: Annotated[DecisionBody, Depends(decision_body)],
+    ) -> AdmittedBody:
+        """Approves or denies exactly the action whose digest was shown, or sends it back with changes."""
+        wants_changes = body.decision == approvals.CHANGES
+        if body.edited is not None and not wants_changes:
+            raise InvalidParams("An edited action goes with the decision `changes`")
+        decision = approvals.Decision(
+            str(checkpoint_id), approvals.DENY if wants_changes else body.decision, body.digest, body.comment
+        )
+        message = Message(
+            message_id=new_id(),
+            role=MessageRole.USER,
+            parts=[Part(text=body.comment or body.decision)],
+            task_id=task_id,
+            metadata={approvals.KEY: decision.to_wire()},
+            extensions=[approvals.URI],
+        )
+        changes = approvals.Changes(body.comment, body.edited) if wants_changes else None
+        with store_errors():
+            admitted, _ = decide(engine, Deciding(who, task_id, message, changes=changes))
         return AdmittedBody(status=admitted.value)
 
     @router.post("/tasks/{task_id}/resume")
@@ -206,6 +266,22 @@ def _body(question: Question) -> CheckpointBody:
         asked_at=timestamp(parse_instant(found.asked_at)),
         deadline=timestamp(parse_instant(found.deadline)) if found.deadline else None,
         status=found.status,
+        approval=_approval(question),
+    )
+
+
+def _approval(question: Question) -> ApprovalBody | None:
+    asked = question.asked
+    if asked is None:
+        return None
+    return ApprovalBody(
+        action=asked.action,
+        summary=asked.summary,
+        digest=asked.digest,
+        approvers=sorted(asked.gate.approvers) if asked.gate.approvers is not None else None,
+        requesters=sorted(asked.requesters),
+        approved_by=list(question.approved_by),
+        required=asked.gate.quorum,
     )
 
 

@@ -13,22 +13,19 @@ from enum import StrEnum
 
 from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.a2a.models import JsonObject, Message, TaskState
-from interlock.engine.checkpoints import close_ask, winner
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time, winner
 from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid, AnswerRefused
 from interlock.engine.ports import (
-    Condition,
     ConditionFailed,
     Equals,
-    GreaterThan,
     OutcomeUnknown,
-    Update,
     Write,
 )
 from interlock.engine.records import Checkpoint, Event, TaskMeta, instant
 from interlock.engine.view import TaskView, load_with_ask
 from interlock.engine.visibility import meta_key, not_found, sees
-from interlock.oversight import hitl_prompt
+from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.canonical_json import NotCanonical, digest
 from interlock.oversight.principals import Kind, Principal, Role
 from interlock.oversight.schema_gate import PayloadUndecided, Violation
@@ -83,6 +80,8 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
         votes: Votes = json.loads(ask.votes)
         if _won(ask, votes, answer, mine):
             return Admitted.ACCEPTED, view
+        if ask.kind == Checkpoint.APPROVAL:
+            raise InvalidParams(f"An approval needs {approvals.KEY}, with the digest of the action")
         envelope = hitl_prompt.Envelope.from_wire(json.loads(ask.envelope))
         now = engine.clock.now()
         needed = _check_open(meta, ask, envelope, answer, now)
@@ -96,7 +95,7 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
         if decides:
             view, writes = _closing(view, ask, votes, answer, now, op)
         else:
-            writes = [_counting(ask, votes, now)]
+            writes = [count_vote(ask, json.dumps(votes), now)]
         try:
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
@@ -196,17 +195,6 @@ def _agreeing(votes: Votes, payload_digest: str) -> int:
     return Counter(vote[0] for vote in votes.values())[payload_digest]
 
 
-def _in_time(ask: Checkpoint, now: datetime) -> tuple[Condition, ...]:
-    """The deadline is decided in the write, by the clock of this try."""
-    return () if ask.deadline is None else (GreaterThan("deadline", instant(now)),)
-
-
-def _counting(ask: Checkpoint, votes: Votes, now: datetime) -> Write:
-    """A vote that does not decide. The revision makes sure that it joins the votes that were read (I3)."""
-    conditions = (Equals("status", Checkpoint.OPEN), Equals("rev", ask.rev), *_in_time(ask, now))
-    return Update(ask.key, {"votes": json.dumps(votes), "rev": ask.rev + 1}, conditions=conditions)
-
-
 def _closing(
     view: TaskView, ask: Checkpoint, votes: Votes, answer: Answer, now: datetime, op: str
 ) -> tuple[TaskView, list[Write]]:
@@ -214,14 +202,19 @@ def _closing(
     meta = view.meta
     stored = answer.message.model_copy(update={"context_id": meta.context_id})
     event = Event(message=stored, status=status(TaskState.WORKING, now), by=answer.by.id, answers=ask.ask_id)
-    changes = {"turn": meta.turn + 1, "inputs": meta.inputs + 1, "ask": None}
+    changes = {
+        "turn": meta.turn + 1,
+        "inputs": meta.inputs + 1,
+        "last_author": answer.by.id,
+        **NOTHING_ASKED,
+    }
     moved, writes = move(meta, event, now=now, op=op, changes=changes)
     closed = close_ask(
         meta,
         ask.ask_id,
         Checkpoint.ANSWERED,
         now,
-        conditions=(Equals("rev", ask.rev), *_in_time(ask, now)),
+        conditions=(Equals("rev", ask.rev), *in_time(ask, now)),
         changes={
             "winner": winner(answer.by.id, answer.message.message_id, votes[answer.by.id][0]),
             "votes": json.dumps(votes),

@@ -2,7 +2,7 @@
 
 from interlock.a2a.errors import TaskNotCancelable
 from interlock.a2a.models import CancelTaskRequest, Task, TaskState
-from interlock.engine.checkpoints import close_ask
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
 from interlock.engine.context import Engine, attempts, move, new_id, status
 from interlock.engine.ports import ConditionFailed, Delete, OutcomeUnknown
 from interlock.engine.records import Checkpoint, Event
@@ -29,7 +29,7 @@ def cancel_task(
             raise TaskNotCancelable(metadata={"taskId": meta.task_id})
         now = engine.clock.now()
         event = Event(status=status(TaskState.CANCELED, now), by=caller.id)
-        moved, writes = move(meta, event, now=now, op=op, changes={"fence": meta.fence + 1, "ask": None})
+        moved, writes = move(meta, event, now=now, op=op, changes={"fence": meta.fence + 1, **NOTHING_ASKED})
         # The run, if there is one, can write nothing more: its fence is no longer the task's.
         writes.append(Delete(meta.run_key))
         if meta.ask is not None:

@@ -1,10 +1,26 @@
 """The open checkpoint of a task: how each of its exits closes it."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
-from interlock.engine.ports import Condition, Equals, Item, Update
+from interlock.engine.ports import Condition, Equals, GreaterThan, Item, Update
 from interlock.engine.records import Checkpoint, TaskMeta, instant
+
+NOTHING_ASKED: Mapping[str, Any] = {"ask": None, "approval": False, "required": 1}
+"""META of a task whose checkpoint is closed."""
+
+
+def in_time(ask: Checkpoint, now: datetime) -> tuple[Condition, ...]:
+    """The deadline is decided in the write, by the clock of this try."""
+    return () if ask.deadline is None else (GreaterThan("deadline", instant(now)),)
+
+
+def count_vote(ask: Checkpoint, votes: str, now: datetime) -> Update:
+    """A vote that does not decide. The revision makes sure that it joins the votes that were read (I3)."""
+    conditions = (Equals("status", Checkpoint.OPEN), Equals("rev", ask.rev), *in_time(ask, now))
+    return Update(ask.key, {"votes": votes, "rev": ask.rev + 1}, conditions=conditions)
 
 
 def close_ask(

@@ -35,11 +35,13 @@ PUSH_GUARD_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """What the engine knows of a skill. `rerun`: a turn whose worker was lost may be run again."""
+    """What the engine knows of a skill. `rerun`: a turn whose worker was lost may be run again.
+    `isolated`: only the owner of a task sees it."""
 
     agent: str
     id: str
     rerun: bool = False
+    isolated: bool = False
 
 
 class Directory(Protocol):

@@ -21,7 +21,7 @@ from interlock.engine.records import (
     parse_instant,
     read_event,
 )
-from interlock.engine.view import load, present
+from interlock.engine.view import load, present, quorum_progress
 from interlock.engine.visibility import check_tenant, visible_task
 from interlock.oversight.principals import Principal
 
@@ -34,7 +34,8 @@ def get_task(
     """Raises `TaskNotFound`, also for a task that the caller may not see."""
     check_tenant(caller, request.tenant)
     view = visible_task(engine, caller, request.id)
-    return present(*view, extensions, history_length=request.history_length)
+    progress = quorum_progress(engine.table, view.meta)
+    return present(*view, extensions, history_length=request.history_length, progress=progress)
 
 
 def list_tasks(

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.engine.context import Engine
+from interlock.engine.decide import asked_of
 from interlock.engine.ports import Item
 from interlock.engine.records import Checkpoint, inbox_view
 from interlock.engine.visibility import not_found
 from interlock.oversight import hitl_prompt
+from interlock.oversight.approvals import Asked, Vote, approved_by
 from interlock.oversight.principals import Principal, Role
 
 PAGE_SIZE = 50
@@ -16,11 +18,13 @@ PAGE_SIZE = 50
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A checkpoint as a person sees it, with its prompt and how many have answered so far."""
+    """A checkpoint as a person sees it: its prompt, what it asks leave for, and who has decided so far."""
 
     checkpoint: Checkpoint
     envelope: hitl_prompt.Envelope
     votes: int
+    asked: Asked | None = None
+    approved_by: tuple[str, ...] = ()
 
 
 def open_checkpoints(
@@ -46,6 +50,8 @@ def checkpoint(engine: Engine, caller: Principal, task_id: str, ask_id: str) -> 
         raise not_found(task_id)
     question = _question(item)
     named = question.envelope.responders.named
+    if question.asked is not None:
+        named |= question.asked.gate.approvers or frozenset()
     if not (
         caller.has(Role.APPROVER, Role.OPERATOR) or caller.id in {question.checkpoint.requested_by, *named}
     ):
@@ -56,4 +62,9 @@ def checkpoint(engine: Engine, caller: Principal, task_id: str, ask_id: str) -> 
 def _question(item: Item) -> Question:
     found = Checkpoint.read(item)
     envelope = hitl_prompt.Envelope.from_wire(json.loads(found.envelope))
-    return Question(found, envelope, len(json.loads(found.votes)))
+    votes = json.loads(found.votes)
+    if found.kind != Checkpoint.APPROVAL:
+        return Question(found, envelope, len(votes))
+    asked = asked_of(found)
+    approvers = approved_by({who: Vote(*vote) for who, vote in votes.items()}, asked.digest)
+    return Question(found, envelope, len(votes), asked, tuple(approvers))

@@ -26,7 +26,6 @@ from interlock.a2a.models import (
 )
 from interlock.engine.context import Engine, attempts, new_id, push_guard
 from interlock.engine.ports import (
-    Check,
     ConditionFailed,
     Delete,
     Equals,
@@ -124,7 +123,8 @@ def new_config(
 ) -> PushConfig:
     """Delivery begins with the event after the one that `meta` is at. Raises `InvalidParams`."""
     _check(push, asked)
-    config_id = asked.id or new_id()
+    # In 0.3 one without an id is the task's: to set it again is to replace it.
+    config_id = asked.id or (new_id() if push.version == PROTOCOL_VERSION else meta.task_id)
     kept = asked.model_copy(update={"id": config_id, "task_id": meta.task_id, "tenant": None})
     secret = kept.wire_json().encode()
     if len(secret) > MAX_CONFIG_BYTES:
@@ -215,12 +215,11 @@ def keep(push: Push, caller: Principal, new: PushConfig, *, since: int | None = 
             break
         config = replace(new, delivered=meta.seq if since is None else since)
         behind = _outstanding(config, meta)
-        seen = Equals("rev", meta.rev)
-        # The mark makes every later event go with a DUE row. A task that has ended has no later event.
-        mark: Write = Check(meta.key, (seen,))
+        writes: list[Write] = [Put(config.key, config.item())]
         if not meta.task_state.terminal:
-            mark = Update(meta.key, {"rev": meta.rev + 1, "push": True}, conditions=(seen,))
-        writes = [mark, Put(config.key, config.item())]
+            # The mark makes every later event go with a DUE row. A task that has ended has no later event.
+            mark: Item = {"rev": meta.rev + 1, "push": True}
+            writes.append(Update(meta.key, mark, conditions=(Equals("rev", meta.rev),)))
         if behind:
             writes.append(push_guard(meta, meta.seq, engine.clock.now()))
         try:

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import ClassVar, Self, cast
 
 from interlock.a2a.card import PROTOCOL_VERSION
-from interlock.a2a.models import Artifact, Message, TaskState, TaskStatus, Wire
+from interlock.a2a.models import Artifact, JsonObject, Message, TaskState, TaskStatus, Wire
 from interlock.engine.ports import Item, Key
 
 SCHEMA_VERSION = 1
@@ -99,6 +99,16 @@ class TaskMeta(Record):
     """Sequence number of the event that carries the current status message."""
     rerun: bool = False
     """Whether its skill says that a lost turn may be run again."""
+    isolated: bool = False
+    """Whether only its owner sees it."""
+    approval: bool = False
+    """Whether the open prompt is an approval request."""
+    required: int = 1
+    """How many approvals that takes."""
+    last_author: str | None = None
+    """The author of the last message that was not itself a decision."""
+    editors: str = ""
+    """Who asked for changes of an action, separated by spaces: none of them may approve the outcome."""
     push: bool = False
     """Whether it has, or had, push notification configurations."""
 
@@ -127,7 +137,8 @@ class Event(Wire):
     """One change of a task, never changed again: a message that was admitted, a status, an artifact.
 
     `by` is who was authenticated for it; `answers` is the prompt that `message` was admitted for; `resumed`
-    marks a turn that was queued without a message.
+    marks a turn that was queued without a message; `approval` is how an approval request ended, as
+    `{requestId, decision, digest, action, approvers, decidedBy, comment?, edited?}`.
     """
 
     message: Message | None = None
@@ -138,6 +149,7 @@ class Event(Wire):
     by: str | None = None
     answers: str | None = None
     resumed: bool | None = None
+    approval: JsonObject | None = None
 
 
 class EventTooLarge(Exception):
@@ -209,6 +221,9 @@ class Checkpoint(Record):
     `envelope` is the hitl-prompt/v1 envelope, `votes` maps a person to `[digest of the payload, message id]`,
     `winner` is `[identity, message id, digest of the payload]`: all JSON text. `requested_by` is the owner
     of the task. While it is open it is in the tenant's inbox.
+
+    Of an approval request (`kind`), `approval` is what it asks and of whom, as JSON text, and `votes` maps a
+    person to `[decision, digest of the action]`.
     """
 
     tenant: str
@@ -219,6 +234,8 @@ class Checkpoint(Record):
     requested_by: str
     envelope: str
     asked_at: str
+    kind: str = "prompt"
+    approval: str | None = None
     status: str = "open"
     rev: int = 1
     votes: str = "{}"
@@ -228,8 +245,14 @@ class Checkpoint(Record):
     view: str | None = None
     view_at: str | None = None
 
+    PROMPT: ClassVar[str] = "prompt"
+    APPROVAL: ClassVar[str] = "approval"
+
     OPEN: ClassVar[str] = "open"
     ANSWERED: ClassVar[str] = "answered"
+    APPROVED: ClassVar[str] = "approved"
+    DENIED: ClassVar[str] = "denied"
+    CHANGES_REQUESTED: ClassVar[str] = "changes-requested"
     EXPIRED: ClassVar[str] = "expired"
     CANCELED: ClassVar[str] = "canceled"
     SUPERSEDED: ClassVar[str] = "superseded"

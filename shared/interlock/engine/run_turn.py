@@ -7,8 +7,8 @@ that was given up for lost, records nothing more.
 import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -37,7 +37,9 @@ from interlock.engine.records import (
     instant,
 )
 from interlock.engine.view import load
-from interlock.oversight import hitl_prompt
+from interlock.oversight import approvals, hitl_prompt
+from interlock.oversight.approvals import Asked, Gate
+from interlock.oversight.canonical_json import digest
 from interlock.oversight.schema_gate import SchemaRefused
 
 logger = logging.getLogger(__name__)
@@ -145,6 +147,41 @@ class AdmittedAnswer:
     responder: str
 
 
+@dataclass(frozen=True, slots=True)
+class AdmittedApproval:
+    """How an approval request ended. `decision` is approve, deny or changes; `edited` is an edit of `action`.
+
+    `approvers` are all whose approval counted, `decided_by` is whose vote settled it: authenticated people.
+    """
+
+    request_id: str
+    decision: str
+    digest: str
+    decided_by: str
+    approvers: tuple[str, ...]
+    action: JsonObject
+    comment: str | None = None
+    edited: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """A checkpoint that is to be opened: a prompt, or with `approval` a request for one."""
+
+    envelope: hitl_prompt.Envelope
+    approval: Asked | None = None
+
+    def changes(self) -> dict[str, Any]:
+        """Of META."""
+        if self.approval is None:
+            return {"ask": self.envelope.prompt_id}
+        return {
+            "ask": self.envelope.prompt_id,
+            "approval": True,
+            "required": self.approval.gate.quorum,
+        }
+
+
 class TurnRun:
     """What a claimed turn may do, each a conditional write. Raises `TurnStopped` once the claim is gone."""
 
@@ -182,6 +219,11 @@ class TurnRun:
     def _cause(self) -> Event:
         """What this turn was queued for, in the first place if it is run again."""
         return next(event for event in reversed(self.events) if event.message is not None or event.resumed)
+
+    @property
+    def approval(self) -> AdmittedApproval | None:
+        """The decision that started this turn, if it was one."""
+        return _decided(self._cause.approval) if self._cause.approval is not None else None
 
     def say(self, text: str) -> None:
         """A status message; the task goes on WORKING."""
@@ -226,17 +268,63 @@ class TurnRun:
             raise Refused(str(error)) from error
         except OverflowError as error:
             raise Refused("deadline must be before the year 10000") from error
-        self._record(
-            lambda now: self._asking(envelope, now),
-            ends=True,
-            ask=envelope,
-        )
+        self._open(Opening(envelope))
         return envelope.prompt_id
 
-    def _asking(self, envelope: hitl_prompt.Envelope, now: datetime) -> Event:
+    def request_approval(
+        self,
+        action: JsonObject,
+        summary: str,
+        question: str | None = None,
+        *,
+        gate: Gate,
+        quorum: int = 1,
+        deadline: datetime | timedelta | None = None,
+    ) -> str:
+        """Ends the turn: the task waits until exactly this action is approved or denied. Gives the id.
+
+        `quorum` may raise that of the gate. Whoever's words the run acts on is excluded here, by who they
+        were authenticated as. Raises `Refused`; then nothing is stored.
+        """
+        meta, now = self.meta, self._engine.clock.now()
+        try:
+            if not summary.strip() or len(summary) > approvals.MAX_SUMMARY:
+                raise Refused(f"summary must be text of 1 to {approvals.MAX_SUMMARY} characters")
+            chosen = replace(gate, quorum=max(gate.quorum, quorum))
+            chosen.check(isolated=meta.isolated)
+            asked = Asked(
+                action=action,
+                summary=summary,
+                digest=digest(action),
+                gate=chosen,
+                requesters=approvals.requesters(meta.owner, meta.last_author, meta.editors.split()),
+            )
+            envelope = hitl_prompt.validate_emission(
+                prompt=question or summary,
+                response_schema=dict(approvals.RESPONSE_SCHEMA),
+                deadline=now + deadline if isinstance(deadline, timedelta) else deadline,
+                allowed_responders=None,
+                now=now,
+            )
+        except ValueError as error:
+            raise Refused(str(error)) from error
+        self._open(Opening(envelope, asked))
+        return envelope.prompt_id
+
+    def _open(self, opening: "Opening") -> None:
+        self._record(lambda now: self._asking(opening, now), ends=True, opening=opening)
+
+    def _asking(self, opening: "Opening", now: datetime) -> Event:
+        envelope, asked = opening.envelope, opening.approval
         message = agent_message(self.meta, envelope.prompt)
         message.metadata = {hitl_prompt.URI: envelope.to_wire()}
         message.extensions = [hitl_prompt.URI]
+        if asked is not None:
+            request = approvals.Request(
+                envelope.prompt_id, asked.summary, asked.digest, self.meta.last_author or self.meta.owner
+            )
+            message.metadata[approvals.KEY] = request.to_wire()
+            message.extensions.append(approvals.URI)
         return Event(status=status(TaskState.INPUT_REQUIRED, now, message))
 
     def _status(self, state: TaskState, text: str | None) -> "Build":
@@ -245,7 +333,7 @@ class TurnRun:
 
         return build
 
-    def _record(self, build: "Build", *, ends: bool = False, ask: hitl_prompt.Envelope | None = None) -> None:
+    def _record(self, build: "Build", *, ends: bool = False, opening: "Opening | None" = None) -> None:
         op, engine = new_id(), self._engine
         with self._lock:
             if self.ended:
@@ -258,15 +346,14 @@ class TurnRun:
                 now, meta = engine.clock.now(), self.meta
                 try:
                     event = build(now)
-                    moved, writes = move(
-                        meta, event, now=now, op=op, changes={"ask": ask.prompt_id} if ask else None
-                    )
+                    changes = opening.changes() if opening is not None else None
+                    moved, writes = move(meta, event, now=now, op=op, changes=changes)
                 except EventTooLarge as error:
                     raise Refused(f"what the agent records is {error}") from error
                 if ends:
                     writes.append(Delete(meta.run_key))
-                if ask is not None:
-                    writes.extend(self._opening(ask, now))
+                if opening is not None:
+                    writes.extend(self._opening(opening, now))
                 try:
                     engine.table.write(*writes)
                 except (ConditionFailed, OutcomeUnknown):
@@ -276,10 +363,10 @@ class TurnRun:
                 self.meta, self.ended = moved, ends
                 self.events.append(event)
                 break
-        if ask is not None and ask.deadline is not None:
-            checkpoint = self._checkpoint(ask, now)
+        if opening is not None and opening.envelope.deadline is not None:
+            checkpoint = self._checkpoint(opening, now)
             if checkpoint.due_key is not None:
-                engine.waker.wake_timer(checkpoint.due_key, ask.deadline)
+                engine.waker.wake_timer(checkpoint.due_key, opening.envelope.deadline)
 
     def _reread(self) -> None:
         current = self._current()
@@ -319,8 +406,8 @@ class TurnRun:
         except (ConditionFailed, OutcomeUnknown):
             logger.info("lease not renewed", extra={"task_id": self.meta.task_id, "turn": self.turn})
 
-    def _checkpoint(self, envelope: hitl_prompt.Envelope, now: datetime) -> Checkpoint:
-        meta = self.meta
+    def _checkpoint(self, opening: "Opening", now: datetime) -> Checkpoint:
+        meta, envelope, asked = self.meta, opening.envelope, opening.approval
         deadline = instant(envelope.deadline) if envelope.deadline is not None else None
         return Checkpoint(
             tenant=meta.tenant,
@@ -329,16 +416,19 @@ class TurnRun:
             agent=meta.agent,
             skill=meta.skill,
             requested_by=meta.owner,
+            kind=Checkpoint.APPROVAL if asked is not None else Checkpoint.PROMPT,
+            approval=asked.to_json() if asked is not None else None,
             envelope=json.dumps(envelope.to_wire(), ensure_ascii=False, separators=(",", ":")),
             asked_at=instant(now),
             deadline=deadline,
-            view=inbox_view(meta.tenant),
+            # Nobody else sees an isolated task, so it is in nobody's inbox.
+            view=None if meta.isolated else inbox_view(meta.tenant),
             view_at=f"{deadline or NO_DEADLINE}#{envelope.prompt_id}",
         )
 
-    def _opening(self, envelope: hitl_prompt.Envelope, now: datetime) -> list[Write]:
+    def _opening(self, opening: "Opening", now: datetime) -> list[Write]:
         """The checkpoint and its timer, in the transaction that makes the task wait."""
-        checkpoint = self._checkpoint(envelope, now)
+        checkpoint = self._checkpoint(opening, now)
         writes: list[Write] = [Put(checkpoint.key, checkpoint.item(), (Missing("v"),))]
         if checkpoint.due_key is not None and checkpoint.deadline is not None:
             due = Due(
@@ -360,3 +450,16 @@ def _admitted(event: Event) -> AdmittedAnswer:
     if response is None:
         raise AssertionError("an answer without its payload")
     return AdmittedAnswer(response.prompt_id, response.payload, event.by)
+
+
+def _decided(outcome: Mapping[str, Any]) -> AdmittedApproval:
+    return AdmittedApproval(
+        request_id=outcome["requestId"],
+        decision=outcome["decision"],
+        digest=outcome["digest"],
+        decided_by=outcome["decidedBy"],
+        approvers=tuple(outcome["approvers"]),
+        comment=outcome.get("comment"),
+        action=outcome["action"],
+        edited=outcome.get("edited"),
+    )

@@ -21,8 +21,9 @@ from interlock.a2a.models import (
 )
 from interlock.a2a.models import Role as MessageRole
 from interlock.engine.answer import Answer, answered_task
-from interlock.engine.checkpoints import close_ask
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
 from interlock.engine.context import Directory, Engine, attempts, landed, move, new_id, queue_turn, status
+from interlock.engine.decide import Deciding, decide
 from interlock.engine.ports import ConditionFailed, Item, Missing, OutcomeUnknown, Put, Write
 from interlock.engine.push import Push, keep, new_config, prepare
 from interlock.engine.records import (
@@ -37,10 +38,10 @@ from interlock.engine.records import (
     instant,
     owner_view,
 )
-from interlock.engine.view import TaskView, present
+from interlock.engine.view import TaskView, present, quorum_progress
 from interlock.engine.visibility import check_tenant, visible_task
 from interlock.engine.wait import settled
-from interlock.oversight import hitl_prompt
+from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.principals import Principal, Role
 
 IDEMPOTENCY_METADATA = "a2a-rust.com/idempotency-key"
@@ -75,7 +76,8 @@ def send_message(
         return SendMessageResponse(message=admitted)
     configuration = request.configuration or SendMessageConfiguration()
     view = admitted if configuration.return_immediately else settled(engine, admitted)
-    task = present(*view, extensions, history_length=configuration.history_length)
+    progress = quorum_progress(engine.table, view.meta)
+    task = present(*view, extensions, history_length=configuration.history_length, progress=progress)
     return SendMessageResponse.model_construct(task=task, message=None)
 
 
@@ -101,6 +103,8 @@ def admit(
         raise InvalidParams(str(error)) from error
     try:
         if message.task_id is None:
+            if approvals.KEY in (message.metadata or {}):
+                raise InvalidParams(f"{approvals.KEY} needs message.taskId")
             if response is not None:
                 raise InvalidParams(f"{hitl_prompt.RESPONSE_KEY} needs message.taskId")
             direct = directory.reply(message)
@@ -110,7 +114,9 @@ def admit(
             return create_task(engine, directory, caller, request, key, notify)
         task_id = message.task_id
         config = notify.prepare(caller, task_id) if notify is not None else None
-        if response is not None:
+        if approvals.KEY in (message.metadata or {}):
+            view = decide(engine, Deciding(caller, task_id, message, response))[1]
+        elif response is not None:
             answer = Answer(caller, task_id, response.prompt_id, response.payload, message)
             view = answered_task(engine, answer)
         else:
@@ -190,6 +196,8 @@ def create_task(
             agent=skill.agent,
             skill=skill.id,
             rerun=skill.rerun,
+            isolated=skill.isolated,
+            last_author=caller.id,
             state=TaskState.SUBMITTED.value,
             created_at=at,
             status_at=at,
@@ -244,7 +252,12 @@ def continue_task(
         now = engine.clock.now()
         stored = message.model_copy(update={"context_id": meta.context_id})
         event = Event(message=stored, status=status(TaskState.WORKING, now), by=caller.id)
-        changes = {"turn": meta.turn + 1, "inputs": meta.inputs + 1, "ask": None}
+        changes = {
+            "turn": meta.turn + 1,
+            "inputs": meta.inputs + 1,
+            "last_author": caller.id,
+            **NOTHING_ASKED,
+        }
         moved, writes = move(meta, event, now=now, op=op, changes=changes)
         writes.append(queue_turn(moved, now))
         if meta.ask is not None:

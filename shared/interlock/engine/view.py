@@ -1,10 +1,12 @@
 """A task as its readers see it, built from META and the events up to META's number."""
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from interlock.a2a.models import (
     Artifact,
+    JsonObject,
     Message,
     StreamResponse,
     Task,
@@ -14,7 +16,7 @@ from interlock.a2a.models import (
 )
 from interlock.engine.ports import Item, Key, Table
 from interlock.engine.records import Checkpoint, Event, TaskMeta, event_key, read_event, task_pk
-from interlock.oversight import hitl_prompt
+from interlock.oversight import approvals, hitl_prompt
 
 EVENTS = "EVT#"
 META = "META"
@@ -106,9 +108,16 @@ def present(
     *,
     history_length: int | None = None,
     include_artifacts: bool = True,
+    progress: JsonObject | None = None,
 ) -> Task:
-    """The task for a request that activated `extensions`. A history length of 0 omits the history."""
+    """The task for a request that activated `extensions`. A history length of 0 omits the history.
+
+    `progress` is that of the quorum it waits for, if it does.
+    """
     last = next(event.status for event in reversed(events) if event.status is not None)
+    if progress is not None and last.message is not None:
+        metadata = {**(last.message.metadata or {}), approvals.QUORUM_KEY: progress}
+        last = last.model_copy(update={"message": last.message.model_copy(update={"metadata": metadata})})
     return Task.model_construct(
         id=meta.task_id,
         context_id=meta.context_id,
@@ -116,6 +125,19 @@ def present(
         artifacts=(artifacts(events) or None) if include_artifacts else None,
         history=_shown_history(history(events), history_length, extensions),
     )
+
+
+def quorum_progress(table: Table, meta: TaskMeta) -> JsonObject | None:
+    """Who has approved so far, and how many it takes: of a task that waits for more than one approval."""
+    if meta.ask is None or not meta.approval or meta.required < 2:
+        return None
+    item = table.get(Checkpoint.key_of(meta.tenant, meta.task_id, meta.ask))
+    if item is None:
+        return None
+    ask = Checkpoint.read(item)
+    votes = {who: approvals.Vote(*vote) for who, vote in json.loads(ask.votes).items()}
+    asked = approvals.Asked.from_json(ask.approval or "{}")
+    return {"approvedBy": list(approvals.approved_by(votes, asked.digest)), "required": asked.gate.quorum}
 
 
 def _shown_history(

@@ -1,4 +1,4 @@
-"""Who may see a task: its owner, and the approvers and operators of its tenant.
+"""Who may see a task: its owner and, unless tasks are isolated, the approvers and operators of its tenant.
 
 A caller's tenant is part of every key, so another tenant's task is not there at all.
 """
@@ -13,7 +13,7 @@ from interlock.oversight.principals import Principal, Role
 
 
 def sees(caller: Principal, meta: TaskMeta) -> bool:
-    return meta.owner == caller.id or caller.has(Role.APPROVER, Role.OPERATOR)
+    return meta.owner == caller.id or (not meta.isolated and caller.has(Role.APPROVER, Role.OPERATOR))
 
 
 def meta_key(caller: Principal, task_id: str) -> Key:

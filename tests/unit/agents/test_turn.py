@@ -12,7 +12,7 @@ from tests.support.twin import AGENT, ANN, APPROVAL, Deployment, asking, message
 
 import interlock
 from interlock.a2a.models import Message, Part, Task, TaskState
-from interlock.agents import Agent, Turn
+from interlock.agents import Agent, Gate, Turn
 from interlock.agents.turn import TEXT_ANSWER
 from interlock.engine.run_turn import Refused, TurnEnded, TurnStopped, claim
 from interlock.engine.sweep import sweep
@@ -122,7 +122,7 @@ def test_an_effect_key_is_the_same_when_a_lost_turn_is_run_again() -> None:
     run = claim(deployment.engine, "acme", task_id, 1)
     assert run is not None
 
-    asyncio.run(effect(Turn(run)))
+    asyncio.run(effect(Turn(run, Gate())))
     deployment.clock.advance(60)
     sweep(deployment.engine)
     deployment.waker.turns.pop(0)

@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock.a2a import operations
 from interlock.a2a.card import PROTOCOL_VERSION_0_3
-from interlock.a2a.errors import TaskNotFound
+from interlock.a2a.errors import A2AError, PermissionDenied, TaskNotFound, Unauthenticated
 from interlock.a2a.models import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -22,7 +22,7 @@ from interlock.a2a.models import (
     Wire,
 )
 from interlock.a2a.operations import Operation
-from interlock.a2a.service import A2AService, CallContext
+from interlock.a2a.service import A2AService, CallContext, EventStream
 from interlock.a2a.v0_3 import results
 from interlock.a2a.v0_3.card import merged
 from interlock.a2a.v0_3.requests import (
@@ -33,7 +33,7 @@ from interlock.a2a.v0_3.requests import (
     TaskPushNotificationConfig,
     TaskQueryParams,
 )
-from interlock.a2a.v0_3.results import Events, Result
+from interlock.a2a.v0_3.results import Events, Refused, Result
 
 MAX_PUSH_CONFIGS = 100
 """In a list: 0.3 has no pages."""
@@ -44,12 +44,22 @@ def _send(service: A2AService, context: CallContext, params: MessageSendParams) 
     return Result(results.task_or_message(response.task, response.message))
 
 
-def _stream(service: A2AService, context: CallContext, params: MessageSendParams) -> Events:
-    return Events(service.send_streaming_message(context, params.current))
+def _stream(service: A2AService, context: CallContext, params: MessageSendParams) -> Events | Refused:
+    return _events(lambda: service.send_streaming_message(context, params.current))
 
 
-def _resubscribe(service: A2AService, context: CallContext, params: TaskIdParams) -> Events:
-    return Events(service.subscribe_to_task(context, SubscribeToTaskRequest(id=params.id)))
+def _resubscribe(service: A2AService, context: CallContext, params: TaskIdParams) -> Events | Refused:
+    return _events(lambda: service.subscribe_to_task(context, SubscribeToTaskRequest(id=params.id)))
+
+
+def _events(opened: Callable[[], EventStream]) -> Events | Refused:
+    """Clients of 0.3 that want a stream look for an error in it, and not at an answer that is none."""
+    try:
+        return Events(opened())
+    except (Unauthenticated, PermissionDenied):
+        raise
+    except A2AError as error:
+        return Refused(error)
 
 
 def _get(service: A2AService, context: CallContext, params: TaskQueryParams) -> Result:

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import JsonValue
 
+from interlock.a2a.errors import A2AError
 from interlock.a2a.models import (
     Artifact,
     JsonObject,
@@ -166,6 +167,24 @@ class Events:
 
     def close(self) -> None:
         self._stream.close()
+
+
+class Refused:
+    """An `EventStream` of nothing but an error."""
+
+    ended = False
+
+    def __init__(self, error: A2AError) -> None:
+        self._error = error
+
+    def read(self) -> NoReturn:
+        raise self._error
+
+    def keep_open(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def push_config(config: TaskPushNotificationConfig) -> JsonObject:

@@ -1,0 +1,211 @@
+"""A decision on an approval request (approval/v1): the gate, and the count of a quorum.
+
+What is looked at, in this order: does the caller see the task, is it a repeat of a decision of theirs, is the
+decision well formed, does the task wait for one, is it this request, is it this action, and may this caller
+decide. A vote is one conditional write; the one that decides closes the request, moves the task and queues
+the turn in one transaction, so the count is exact and the agent goes on once (I2, I3).
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from interlock.a2a.errors import InvalidParams, PermissionDenied
+from interlock.a2a.models import JsonObject, Message, TaskState
+from interlock.engine.answer import Admitted
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time
+from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
+from interlock.engine.errors import AnswerInvalid
+from interlock.engine.ports import ConditionFailed, Equals, OutcomeUnknown, Write
+from interlock.engine.records import Checkpoint, Event, instant
+from interlock.engine.view import TaskView, load_with_ask
+from interlock.engine.visibility import meta_key, not_found, sees
+from interlock.oversight import hitl_prompt
+from interlock.oversight.approvals import (
+    APPROVE,
+    CHANGES,
+    KEY,
+    Asked,
+    Changes,
+    Decision,
+    MalformedDecision,
+    Vote,
+    approved_by,
+    parse_decision,
+)
+from interlock.oversight.principals import Kind, Principal, Role
+from interlock.oversight.schema_gate import Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Deciding:
+    """A message that carries a decision. `response` is its answer in the dialect of hitl-prompt/v1, if any.
+
+    `changes`: the decider asks for changes instead, with an edited action or without.
+    """
+
+    by: Principal
+    task_id: str
+    message: Message
+    response: hitl_prompt.Response | None = None
+    changes: Changes | None = None
+
+
+def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
+    """Raises `TaskNotFound`, `InvalidParams`, `PermissionDenied`, `AnswerInvalid`; then nothing changed."""
+    op, decision, malformed = new_id(), None, None
+    try:
+        decision = parse_decision(deciding.message.metadata)
+    except MalformedDecision as error:
+        malformed = InvalidParams(str(error))
+    for _ in attempts(engine.clock):
+        view, ask = _read(engine, deciding, decision)
+        meta = view.meta
+        if decision is None:
+            raise malformed or InvalidParams(f"{KEY} is missing")
+        mine = _vote(deciding, decision)
+        if ask is not None and _votes(ask).get(deciding.by.id) == mine:
+            # The same person, the same decision: told so, also when the request is closed since.
+            return Admitted.COUNTED if ask.status == Checkpoint.OPEN else Admitted.ACCEPTED, view
+        if meta.ask is None or not meta.approval:
+            raise InvalidParams("The task does not wait for an approval")
+        if ask is None or ask.ask_id != meta.ask:
+            raise InvalidParams("The decision answers another request")
+        if ask.status != Checkpoint.OPEN:
+            continue  # closed between the two reads
+        now = engine.clock.now()
+        asked = asked_of(ask)
+        _check(asked, ask, deciding, decision, now)
+        votes = {**_votes(ask), deciding.by.id: mine}
+        settled = Settled(view, ask, votes, approved_by(votes, asked.digest), deciding, decision)
+        settles = mine.decision != APPROVE or len(settled.approvers) >= asked.gate.quorum
+        if settles:
+            view, writes = _closing(settled, now, op)
+        else:
+            writes = [count_vote(ask, _stored(votes), now)]
+        try:
+            engine.table.write(*writes)
+        except (ConditionFailed, OutcomeUnknown):
+            continue
+        if not settles:
+            return Admitted.COUNTED, view
+        engine.waker.wake_turn(meta.tenant, meta.task_id, view.meta.turn)
+        return Admitted.ACCEPTED, view
+    raise AssertionError("attempts end by raising")
+
+
+def asked_of(ask: Checkpoint) -> Asked:
+    return Asked.from_json(ask.approval or "{}")
+
+
+def _vote(deciding: Deciding, decision: Decision) -> Vote:
+    return Vote(CHANGES if deciding.changes is not None else decision.decision, decision.digest)
+
+
+def _read(
+    engine: Engine, deciding: Deciding, decision: Decision | None
+) -> tuple[TaskView, Checkpoint | None]:
+    caller = deciding.by
+    # One query, also where nothing that could be decided is named: then for the task alone.
+    request_id = decision.request_id if decision is not None else ""
+    meta_key(caller, deciding.task_id)
+    view, ask = load_with_ask(engine.table, caller.tenant, deciding.task_id, request_id)
+    if ask is not None and ask.kind != Checkpoint.APPROVAL:
+        ask = None
+    named = ask is not None and caller.id in (asked_of(ask).gate.approvers or ())
+    if view is None or not (sees(caller, view.meta) or (named and not view.meta.isolated)):
+        raise not_found(deciding.task_id)
+    if deciding.message.context_id is not None and deciding.message.context_id != view.meta.context_id:
+        raise InvalidParams("message.contextId is not the task's")
+    return view, ask
+
+
+def _check(asked: Asked, ask: Checkpoint, deciding: Deciding, decision: Decision, now: datetime) -> None:
+    caller = deciding.by
+    if decision.digest != asked.digest:
+        raise InvalidParams("The digest is not that of the action: another action was shown")
+    may = asked.gate.may_decide(
+        caller.id,
+        is_person=caller.kind is Kind.PERSON,
+        is_approver=caller.has(Role.APPROVER),
+        requesters=asked.requesters,
+    )
+    if not may:
+        raise PermissionDenied("You may not decide this request")
+    if ask.deadline is not None and instant(now) >= ask.deadline:
+        raise InvalidParams("The time for this decision is over")
+    if deciding.response is not None:
+        _check_response(deciding.response, decision)
+
+
+def _check_response(response: hitl_prompt.Response, decision: Decision) -> None:
+    """A message in both dialects must say the same in both."""
+    if response.prompt_id != decision.request_id:
+        raise InvalidParams("The answer and the decision name different requests")
+    if response.payload.get("decision") != decision.decision:
+        contradiction = Violation("/decision", "const", "the payload and the decision must say the same")
+        raise AnswerInvalid(response.prompt_id, [contradiction])
+
+
+def _votes(ask: Checkpoint) -> dict[str, Vote]:
+    return {who: Vote(*vote) for who, vote in json.loads(ask.votes).items()}
+
+
+def _stored(votes: Mapping[str, Vote]) -> str:
+    return json.dumps({who: [vote.decision, vote.digest] for who, vote in votes.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A request with the vote that settles it."""
+
+    view: TaskView
+    ask: Checkpoint
+    votes: Mapping[str, Vote]
+    approvers: list[str]
+    deciding: Deciding
+    decision: Decision
+
+    @property
+    def outcome(self) -> str:
+        if self.deciding.changes is not None:
+            return Checkpoint.CHANGES_REQUESTED
+        return Checkpoint.APPROVED if self.decision.approves else Checkpoint.DENIED
+
+
+def _closing(settled: Settled, now: datetime, op: str) -> tuple[TaskView, list[Write]]:
+    """Request closed, task moved, event written and next turn queued: all or nothing (I2, I3).
+
+    Carrying a decision does not make its author one whose words the run acts on: `last_author` stays. Asking
+    for changes does: who edited an action may not approve the edit.
+    """
+    meta, deciding, decision = settled.view.meta, settled.deciding, settled.decision
+    outcome: JsonObject = {
+        **decision.to_wire(),
+        "decision": settled.votes[deciding.by.id].decision,
+        "approvers": list(settled.approvers),
+        "action": asked_of(settled.ask).action,
+        "decidedBy": deciding.by.id,
+    }
+    changes = {"turn": meta.turn + 1, "inputs": meta.inputs + 1, **NOTHING_ASKED}
+    if deciding.changes is not None:
+        changes["editors"] = " ".join(sorted({*meta.editors.split(), deciding.by.id}))
+        if deciding.changes.action is not None:
+            outcome["edited"] = deciding.changes.action
+    event = Event(
+        message=deciding.message.model_copy(update={"context_id": meta.context_id}),
+        status=status(TaskState.WORKING, now),
+        by=deciding.by.id,
+        approval=outcome,
+    )
+    moved, writes = move(meta, event, now=now, op=op, changes=changes)
+    closed = close_ask(
+        meta,
+        settled.ask.ask_id,
+        settled.outcome,
+        now,
+        conditions=(Equals("rev", settled.ask.rev), *in_time(settled.ask, now)),
+        changes={"votes": _stored(settled.votes)},
+    )
+    return TaskView(moved, [*settled.view.events, event]), [*writes, closed, queue_turn(moved, now)]
