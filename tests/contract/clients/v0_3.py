@@ -161,7 +161,7 @@ async def streaming(caller):
     await asyncio.wait_for(subscribed.wait(), 20)
     answered = await caller.send(answer(waiting, approved=True))
     await asyncio.wait_for(following, 20)
-    over = await raw_error(caller, "tasks/resubscribe", TaskIdParams(id=waiting.id))
+    over = await refusal(anext(caller.client._transport.resubscribe(TaskIdParams(id=waiting.id))))
     return {"asked": asked, "answered": answered, "followed": followed, "over": over}
 
 

@@ -520,10 +520,30 @@ def test_a_stream_that_was_not_read_to_its_end_has_no_final_event() -> None:
     assert [event.get("final") for event in told] == [None, False]
 
 
-def test_an_error_before_the_stream_is_plain_json() -> None:
-    answer = call("tasks/resubscribe", {"id": "t"}, at=door(Service(error=errors.TaskNotFound())))
-    assert answer.headers["content-type"] == "application/json"
-    assert answer.json()["error"]["code"] == -32001
+@pytest.mark.parametrize(
+    ("method", "params"), [("message/stream", message()), ("tasks/resubscribe", {"id": "t"})]
+)
+def test_an_error_instead_of_a_stream_is_its_one_event(method: str, params: Any) -> None:
+    answer = call(method, params, at=door(Service(error=errors.TaskNotFound())))
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    (data,) = [line for line in answer.body.decode().splitlines() if line.startswith("data: ")]
+    told = json.loads(data.removeprefix("data: "))
+    assert (told["id"], told["error"]["code"]) == (7, -32001)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (errors.Unauthenticated(), 401, -32600),
+        (errors.PermissionDenied(), 403, -32600),
+        (RuntimeError("secret"), 200, -32603),
+    ],
+)
+def test_other_refusals_of_a_stream_are_plain_json(error: Exception, status: int, code: int) -> None:
+    answer = call("message/stream", message(), at=door(Service(error=error)))
+    assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
+    assert answer.json()["error"]["code"] == code
+    assert b"secret" not in answer.body
 
 
 # Push notification configurations
