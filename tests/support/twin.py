@@ -26,6 +26,7 @@ from interlock.a2a.models import (
     SendMessageRequest,
     SendMessageResponse,
     Task,
+    TaskPushNotificationConfig,
 )
 from interlock.a2a.models import Role as MessageRole
 from interlock.a2a.published import PublishedCard
@@ -40,6 +41,7 @@ from interlock.engine.cancel import cancel_task
 from interlock.engine.context import Engine, Limits, new_id
 from interlock.engine.get import get_task, list_tasks
 from interlock.engine.ports import Item, Key, OutcomeUnknown, Page, SchemaGuard, Table, Write
+from interlock.engine.push import Push
 from interlock.engine.records import SHARDS, Checkpoint, TaskMeta, due_pk, run_pk
 from interlock.engine.run_turn import run_turn
 from interlock.engine.send import send_message
@@ -215,6 +217,8 @@ class Deployment:
     limits: Limits = field(default_factory=Limits)
     check_parts: bool = False
     turn_seconds: float = 60.0
+    push: Push | None = field(default=None, init=False)
+    """Off until a test turns it on (`tests.support.push`)."""
 
     def __post_init__(self) -> None:
         self.table = MemoryTable()
@@ -252,18 +256,27 @@ class Deployment:
         extensions: frozenset[str] = PROMPTS,
         history_length: int | None = None,
         return_immediately: bool = True,
+        notify: TaskPushNotificationConfig | None = None,
         **more: Any,
     ) -> SendMessageResponse:
         """Where turns run at once, the task is as they have left it."""
         request = SendMessageRequest(
             message=message(what) if isinstance(what, str) else what,
             configuration=SendMessageConfiguration(
-                history_length=history_length, return_immediately=return_immediately
+                history_length=history_length,
+                return_immediately=return_immediately,
+                task_push_notification_config=notify,
             ),
             **more,
         )
         response = send_message(
-            self.engine, self.agent, who, request, extensions=extensions, idempotency_key=key
+            self.engine,
+            self.agent,
+            who,
+            request,
+            extensions=extensions,
+            idempotency_key=key,
+            push=self.push,
         )
         if response.task is not None and self.at_once:
             view = load(self.table, who.tenant, response.task.id)
@@ -314,10 +327,10 @@ class Deployment:
         self, *, streaming: bool = False, v0_3: bool = False, signer: Signer | None = None, **options: Any
     ) -> Starlette:
         """`options` are those of the app."""
-        card = agent_card(self.agent, streaming=streaming)
+        card = agent_card(self.agent, streaming=streaming, push_notifications=self.push is not None)
         extended = PublishedCard(extended_card(self.agent, card), v0_3=v0_3, signer=signer)
         service = OversightService(
-            self.engine, self.agent, identify, card, self.check_parts, extended=extended
+            self.engine, self.agent, identify, card, self.check_parts, self.push, extended
         )
         return create_app(service, card, run=run_in_threadpool, v0_3=v0_3, signer=signer, **options)
 

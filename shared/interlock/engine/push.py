@@ -393,7 +393,7 @@ def _deliver_to(push: Push, meta: TaskMeta, config: PushConfig, until: datetime)
                     "held_until": _lease_end(engine.clock.now()),
                     "tries": 0,
                 }
-                engine.table.write(Update(config.key, done, ("retry_at",), mine))
+                engine.table.write(Update(config.key, done, conditions=mine))
                 config = replace(config, delivered=int(key.sk[4:]), tries=0)
         except (DeliveryFailed, SealFailed) as failed:
             _put_off(push, config, str(failed))
