@@ -23,6 +23,8 @@ Invoke = Callable[[dict[str, Any], Any, str], dict[str, Any]]
 
 ENVIRONMENTS_PER_FUNCTION = 8
 """Fifty callers at once shall not start fifty interpreters: the others wait their turn."""
+INIT_SECONDS = 60.0
+"""AWS gives an environment ten, and processors of its own; here all of them share a few."""
 
 
 def install(python: Path, client: Path, layers: Path) -> None:
@@ -47,6 +49,7 @@ def install(python: Path, client: Path, layers: Path) -> None:
         return PythonEnvironment if _is_python(config) else choose(config)
 
     lambda_runtime._worker_class_for = environment_for
+    lambda_runtime._PROVIDED_INIT_TIMEOUT = INIT_SECONDS
     lambda_svc._execute_function_warm = _bounded(lambda_svc._execute_function_provided_warm)
 
 
