@@ -29,22 +29,29 @@ from interlock.a2a.errors import (
 from interlock.a2a.models import (
     Artifact,
     CancelTaskRequest,
+    DeleteTaskPushNotificationConfigRequest,
+    Empty,
     GetExtendedAgentCardRequest,
+    GetTaskPushNotificationConfigRequest,
     GetTaskRequest,
+    ListTaskPushNotificationConfigsRequest,
+    ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
     Part,
     Role,
     SendMessageRequest,
     SendMessageResponse,
+    SubscribeToTaskRequest,
     Task,
+    TaskPushNotificationConfig,
     TaskState,
     TaskStatus,
     Wire,
 )
 from interlock.a2a.models import Message as A2AMessage
 from interlock.a2a.published import PublishedCard
-from interlock.a2a.service import CallContext
+from interlock.a2a.service import CallContext, EventStream
 
 CREDENTIAL = "Bearer good"
 OPTIONAL_EXTENSION = "https://example.com/Extensions/one/v1"
@@ -169,6 +176,34 @@ class FakeService:
         canceled = task.model_copy(update={"status": TaskStatus(state=TaskState.CANCELED, timestamp=AT)})
         self.tasks[task.id] = canceled
         return canceled
+
+    # What its card does not declare.
+
+    def send_streaming_message(self, context: CallContext, request: SendMessageRequest) -> EventStream:
+        raise NotImplementedError
+
+    def subscribe_to_task(self, context: CallContext, request: SubscribeToTaskRequest) -> EventStream:
+        raise NotImplementedError
+
+    def create_push_config(
+        self, context: CallContext, request: TaskPushNotificationConfig
+    ) -> TaskPushNotificationConfig:
+        raise NotImplementedError
+
+    def get_push_config(
+        self, context: CallContext, request: GetTaskPushNotificationConfigRequest
+    ) -> TaskPushNotificationConfig:
+        raise NotImplementedError
+
+    def list_push_configs(
+        self, context: CallContext, request: ListTaskPushNotificationConfigsRequest
+    ) -> ListTaskPushNotificationConfigsResponse:
+        raise NotImplementedError
+
+    def delete_push_config(
+        self, context: CallContext, request: DeleteTaskPushNotificationConfigRequest
+    ) -> Empty:
+        raise NotImplementedError
 
     def get_extended_agent_card(
         self, context: CallContext, request: GetExtendedAgentCardRequest
