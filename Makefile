@@ -36,7 +36,11 @@ run-setup: .venv/.synced .venv/.agent tools/emulator/.venv/.synced
 	$(UV) pip install --quiet --python .venv --requirements $<
 	@touch $@
 
-setup: run-setup tools/sam/.venv/.synced tools/a2a-0.3/.venv/.synced ## all that the targets need, below this folder
+tools/a2a-js/node_modules/.synced: tools/a2a-js/package.json tools/a2a-js/package-lock.json
+	npm ci --prefix tools/a2a-js --silent --no-audit --no-fund
+	@touch $@
+
+setup: run-setup tools/sam/.venv/.synced tools/a2a-0.3/.venv/.synced tools/a2a-js/node_modules/.synced ## all that the targets need, below this folder
 
 run: run-setup ## a whole deployment on this machine: emulator, both doors, workers (PORT=8000)
 	@exec $(BIN)/python -m tools.laptop.run --port $(PORT)
