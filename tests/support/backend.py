@@ -97,7 +97,12 @@ class Backend:
 
     def answer(self, who: Principal, task_id: str, payload: Mapping[str, Any], **more: Any) -> Task:
         """Answers the prompt that is open."""
-        said = {"prompt_id": self.meta(task_id).ask, "payload": dict(payload)}
+        return self.answer_to(self.meta(task_id).ask, task_id, who, payload, **more)
+
+    def answer_to(
+        self, prompt_id: str | None, task_id: str, who: Principal, payload: Mapping[str, Any], **more: Any
+    ) -> Task:
+        said = {"prompt_id": prompt_id, "payload": dict(payload)}
         return self.send(message("answer", task_id=task_id, metadata={RESPONSE_KEY: said}, **more), who)
 
     def get(self, task_id: str, who: Principal = AGENT) -> Task:
@@ -184,6 +189,11 @@ class Backend:
         pk = TaskMeta.key_of(AGENT.tenant, task_id).pk
         rows = bootstrap.engine().table.query(pk, first="ASK#", last="ASK$").rows
         return [Checkpoint.read(item) for _, item in rows]
+
+    def event_numbers(self, task_id: str) -> list[int]:
+        pk = TaskMeta.key_of(AGENT.tenant, task_id).pk
+        rows = bootstrap.engine().table.query(pk, first="EVT#", last="EVT$").rows
+        return [int(key.sk.removeprefix("EVT#")) for key, _ in rows]
 
     def run_rows(self) -> list[Run]:
         return [Run.read(item) for number in range(SHARDS) for _, item in self._rows(run_pk(number))]

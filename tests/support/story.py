@@ -265,7 +265,9 @@ class Caller:
             headers = {"Authorization": f"Bearer {self.token}"}
             async with httpx.AsyncClient(headers=headers, timeout=PATIENCE_SECONDS, verify=trusted()) as http:
                 card = await A2ACardResolver(http, self.url).get_agent_card()
-                config = ClientConfig(httpx_client=http, supported_protocol_bindings=[self.binding])
+                config = ClientConfig(
+                    streaming=False, httpx_client=http, supported_protocol_bindings=[self.binding]
+                )
                 parameters = ServiceParametersFactory.create([with_a2a_extensions(list(self.extensions))])
                 context = ClientCallContext(service_parameters=parameters)
                 return await call(ClientFactory(config).create(card), context)
