@@ -157,15 +157,24 @@ class Turn:
         *,
         quorum: int = 1,
         deadline: datetime | timedelta | None = None,
+        allowed_responders: Sequence[str] | None = None,
     ) -> str:
         """Asks for leave to do exactly `action`, a JSON object, and ends the turn. Returns the request's id.
 
-        Who may approve, and how many it takes, says the skill's gate; `quorum` may ask for more. The skill
-        runs again with `turn.approval`. Raises `Refused`, and stores nothing, if any of it breaks a rule.
+        Who may approve, and how many it takes, says the skill's gate; `quorum` may ask for more, and so may
+        `consensus:<n>` of `allowed_responders` (hitl-prompt/v1), on the same count. People read `question`,
+        or else the summary. The skill runs again with `turn.approval`. Raises `Refused`, and stores nothing,
+        if any of it breaks a rule.
         """
         return await _recorded(
             lambda: self._run.request_approval(
-                dict(action), summary, question, gate=self._gate, quorum=quorum, deadline=deadline
+                dict(action),
+                summary,
+                question,
+                gate=self._gate,
+                quorum=quorum,
+                deadline=deadline,
+                allowed_responders=allowed_responders,
             )
         )
 

@@ -47,7 +47,7 @@ from interlock.engine.ports import StoreError
 from interlock.engine.push import Push
 from interlock.engine.send import send_message
 from interlock.engine.visibility import check_tenant
-from interlock.oversight import hitl_prompt
+from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.principals import Principal
 
 Authenticate = Callable[[str | None], Principal]
@@ -209,7 +209,13 @@ def agent_card(
                     description="Structured prompts for people on INPUT_REQUIRED",
                     required=False,
                     params={},
-                )
+                ),
+                AgentExtension(
+                    uri=approvals.URI,
+                    description="Approval of exact actions, by digest, on INPUT_REQUIRED",
+                    required=False,
+                    params={},
+                ),
             ],
         ),
         default_input_modes=list(agent.input_modes),

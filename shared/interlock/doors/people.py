@@ -199,7 +199,10 @@ def create_app(engine: Engine, identify: Authenticate) -> FastAPI:
         checkpoint_id: CheckpointId,
         body: Annotated[DecisionBody, Depends(decision_body)],
     ) -> AdmittedBody:
-        """Approves or denies exactly the action whose digest was shown, or sends it back with changes."""
+        """Approves or denies exactly the action whose digest was shown, or sends it back with changes.
+
+        Sent back it is not done: the message in the task's history denies it, and holds the edited action.
+        """
         wants_changes = body.decision == approvals.CHANGES
         if body.edited is not None and not wants_changes:
             raise InvalidParams("An edited action goes with the decision `changes`")
@@ -209,12 +212,15 @@ def create_app(engine: Engine, identify: Authenticate) -> FastAPI:
         message = Message(
             message_id=new_id(),
             role=MessageRole.USER,
-            parts=[Part(text=body.comment or body.decision)],
+            parts=[
+                Part(text=body.comment or body.decision),
+                *([Part(data=body.edited)] if body.edited is not None else []),
+            ],
             task_id=task_id,
             metadata={approvals.KEY: decision.to_wire()},
             extensions=[approvals.URI],
         )
-        changes = approvals.Changes(body.comment, body.edited) if wants_changes else None
+        changes = approvals.Changes(body.edited) if wants_changes else None
         with store_errors():
             admitted, _ = decide(engine, Deciding(who, task_id, message, changes=changes))
         return AdmittedBody(status=admitted.value)

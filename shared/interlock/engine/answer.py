@@ -6,10 +6,11 @@ prompt open, may the caller respond, is there time left, does the payload fit.
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.a2a.models import JsonObject, Message, TaskState
@@ -66,7 +67,7 @@ def answered_task(engine: Engine, answer: Answer) -> TaskView:
 
 
 def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, TaskView]:
-    op, payload_digest = new_id(), _payload_digest(answer)
+    op, payload_digest = new_id(), _payload_digest(answer.payload)
     mine = [payload_digest, answer.message.message_id]
     checked = False
     for _ in attempts(engine.clock):
@@ -86,7 +87,9 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
         now = engine.clock.now()
         needed = _check_open(meta, ask, envelope, answer, now)
         if not checked:
-            _check_payload(engine, envelope, answer, payload_digest)
+            check_payload(
+                engine, envelope.response_schema, hitl_prompt.Response(answer.prompt_id, answer.payload)
+            )
             checked = True
         if votes.get(answer.by.id) == mine:
             return Admitted.COUNTED, view
@@ -107,10 +110,10 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
     raise AssertionError("attempts end by raising")
 
 
-def _payload_digest(answer: Answer) -> str:
+def _payload_digest(payload: JsonObject) -> str:
     """Empty where there is no canonical form: such a payload was never accepted, and will not be."""
     try:
-        return digest(answer.payload)
+        return digest(payload)
     except NotCanonical:
         return ""
 
@@ -178,17 +181,16 @@ def _check_open(
     return responders.needed
 
 
-def _check_payload(
-    engine: Engine, envelope: hitl_prompt.Envelope, answer: Answer, payload_digest: str
-) -> None:
-    if not payload_digest:
-        raise AnswerInvalid(answer.prompt_id, [Violation("", "limits", NO_CANONICAL_FORM)])
+def check_payload(engine: Engine, schema: Mapping[str, Any], response: hitl_prompt.Response) -> None:
+    """Raises `AnswerInvalid` for a payload without a canonical form, or that breaks the schema."""
+    if not _payload_digest(response.payload):
+        raise AnswerInvalid(response.prompt_id, [Violation("", "limits", NO_CANONICAL_FORM)])
     try:
-        violations = engine.guard.validate(envelope.response_schema, answer.payload)
+        violations = engine.guard.validate(schema, response.payload)
     except PayloadUndecided as error:
         violations = [Violation("", "limits", str(error))]
     if violations:
-        raise AnswerInvalid(answer.prompt_id, violations)
+        raise AnswerInvalid(response.prompt_id, violations)
 
 
 def _agreeing(votes: Votes, payload_digest: str) -> int:

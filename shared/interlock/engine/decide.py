@@ -13,7 +13,7 @@ from datetime import datetime
 
 from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.a2a.models import JsonObject, Message, TaskState
-from interlock.engine.answer import Admitted
+from interlock.engine.answer import Admitted, check_payload
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time
 from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid
@@ -26,6 +26,7 @@ from interlock.oversight.approvals import (
     APPROVE,
     CHANGES,
     KEY,
+    RESPONSE_SCHEMA,
     Asked,
     Changes,
     Decision,
@@ -34,6 +35,7 @@ from interlock.oversight.approvals import (
     approved_by,
     parse_decision,
 )
+from interlock.oversight.canonical_json import NotCanonical, digest
 from interlock.oversight.principals import Kind, Principal, Role
 from interlock.oversight.schema_gate import Violation
 
@@ -42,7 +44,7 @@ from interlock.oversight.schema_gate import Violation
 class Deciding:
     """A message that carries a decision. `response` is its answer in the dialect of hitl-prompt/v1, if any.
 
-    `changes`: the decider asks for changes instead, with an edited action or without.
+    `changes`: the decider sends the action back instead.
     """
 
     by: Principal
@@ -66,6 +68,7 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
             raise malformed or InvalidParams(f"{KEY} is missing")
         mine = _vote(deciding, decision)
         if ask is not None and _votes(ask).get(deciding.by.id) == mine:
+            _check_response(engine, deciding, decision)
             # The same person, the same decision: told so, also when the request is closed since.
             return Admitted.COUNTED if ask.status == Checkpoint.OPEN else Admitted.ACCEPTED, view
         if meta.ask is None or not meta.approval:
@@ -76,7 +79,7 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
             continue  # closed between the two reads
         now = engine.clock.now()
         asked = asked_of(ask)
-        _check(asked, ask, deciding, decision, now)
+        _check(engine, asked, ask, deciding, decision, now)
         votes = {**_votes(ask), deciding.by.id: mine}
         settled = Settled(view, ask, votes, approved_by(votes, asked.digest), deciding, decision)
         settles = mine.decision != APPROVE or len(settled.approvers) >= asked.gate.quorum
@@ -121,7 +124,9 @@ def _read(
     return view, ask
 
 
-def _check(asked: Asked, ask: Checkpoint, deciding: Deciding, decision: Decision, now: datetime) -> None:
+def _check(
+    engine: Engine, asked: Asked, ask: Checkpoint, deciding: Deciding, decision: Decision, now: datetime
+) -> None:
     caller = deciding.by
     if decision.digest != asked.digest:
         raise InvalidParams("The digest is not that of the action: another action was shown")
@@ -135,15 +140,29 @@ def _check(asked: Asked, ask: Checkpoint, deciding: Deciding, decision: Decision
         raise PermissionDenied("You may not decide this request")
     if ask.deadline is not None and instant(now) >= ask.deadline:
         raise InvalidParams("The time for this decision is over")
-    if deciding.response is not None:
-        _check_response(deciding.response, decision)
+    _check_response(engine, deciding, decision)
+    if deciding.changes is not None and deciding.changes.action is not None:
+        _check_edited(asked, deciding.changes.action)
 
 
-def _check_response(response: hitl_prompt.Response, decision: Decision) -> None:
-    """A message in both dialects must say the same in both."""
+def _check_edited(asked: Asked, edited: JsonObject) -> None:
+    try:
+        same = digest(edited) == asked.digest
+    except NotCanonical as error:
+        raise InvalidParams("The edited action has no canonical form (RFC 8785)") from error
+    if same:
+        raise InvalidParams("The edited action is the one that was shown")
+
+
+def _check_response(engine: Engine, deciding: Deciding, decision: Decision) -> None:
+    """A message in both dialects must say the same in both, and be valid in both."""
+    response = deciding.response
+    if response is None:
+        return
     if response.prompt_id != decision.request_id:
         raise InvalidParams("The answer and the decision name different requests")
-    if response.payload.get("decision") != decision.decision:
+    check_payload(engine, RESPONSE_SCHEMA, response)
+    if response.payload["decision"] != decision.decision:
         contradiction = Violation("/decision", "const", "the payload and the decision must say the same")
         raise AnswerInvalid(response.prompt_id, [contradiction])
 

@@ -40,7 +40,7 @@ from interlock.engine.records import (
     task_pk,
 )
 from interlock.engine.send import admit
-from interlock.engine.view import present, stream_response
+from interlock.engine.view import present, quorum_progress, stream_response
 from interlock.engine.visibility import check_tenant, visible_task
 from interlock.oversight.principals import Principal
 
@@ -126,7 +126,7 @@ class TaskStream:
         self._extensions = extensions
         self._ends_when_asked = ends_when_asked
         self._first: StreamResponse | None = StreamResponse.model_construct(
-            task=present(meta, events, extensions)
+            task=present(meta, events, extensions, progress=quorum_progress(engine.table, meta))
         )
         self._seq = meta.seq
         self._state = meta.task_state

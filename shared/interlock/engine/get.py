@@ -85,6 +85,7 @@ def _whole(
                 extensions,
                 history_length=request.history_length or 0,
                 include_artifacts=bool(request.include_artifacts),
+                progress=quorum_progress(engine.table, loaded.meta),
             )
             tasks.append(shown)
     return tasks
@@ -98,7 +99,15 @@ def _brief(engine: Engine, metas: list[TaskMeta], extensions: frozenset[str]) ->
     for meta in metas:
         item = next(items) if meta.said else None
         event = read_event(item) if item is not None else Event(status=bare_status(meta))
-        tasks.append(present(meta, [event], extensions, history_length=0, include_artifacts=False))
+        shown = present(
+            meta,
+            [event],
+            extensions,
+            history_length=0,
+            include_artifacts=False,
+            progress=quorum_progress(engine.table, meta),
+        )
+        tasks.append(shown)
     return tasks
 
 

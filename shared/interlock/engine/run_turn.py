@@ -39,7 +39,7 @@ from interlock.engine.records import (
 from interlock.engine.view import load
 from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.approvals import Asked, Gate
-from interlock.oversight.canonical_json import digest
+from interlock.oversight.canonical_json import canonical, digest
 from interlock.oversight.schema_gate import SchemaRefused
 
 logger = logging.getLogger(__name__)
@@ -267,7 +267,7 @@ class TurnRun:
         except (hitl_prompt.PromptRefused, SchemaRefused) as error:
             raise Refused(str(error)) from error
         except OverflowError as error:
-            raise Refused("deadline must be before the year 10000") from error
+            raise Refused(BEYOND_TIME) from error
         self._open(Opening(envelope))
         return envelope.prompt_id
 
@@ -280,17 +280,23 @@ class TurnRun:
         gate: Gate,
         quorum: int = 1,
         deadline: datetime | timedelta | None = None,
+        allowed_responders: Sequence[str] | None = None,
     ) -> str:
         """Ends the turn: the task waits until exactly this action is approved or denied. Gives the id.
 
-        `quorum` may raise that of the gate. Whoever's words the run acts on is excluded here, by who they
-        were authenticated as. Raises `Refused`; then nothing is stored.
+        `quorum`, and `consensus:<n>` of `allowed_responders`, may raise that of the gate. Whoever's words the
+        run acts on is excluded here, by who they were authenticated as. Raises `Refused`; then nothing is
+        stored.
         """
         meta, now = self.meta, self._engine.clock.now()
         try:
             if not summary.strip() or len(summary) > approvals.MAX_SUMMARY:
                 raise Refused(f"summary must be text of 1 to {approvals.MAX_SUMMARY} characters")
-            chosen = replace(gate, quorum=max(gate.quorum, quorum))
+            canonical(summary)
+            asked_of = hitl_prompt.Responders.parse(allowed_responders or (hitl_prompt.ANY,))
+            if asked_of.named:
+                raise Refused("who may approve says the gate: allowed_responders may name nobody")
+            chosen = gate.at_least(quorum).at_least(asked_of.needed)
             chosen.check(isolated=meta.isolated)
             asked = Asked(
                 action=action,
@@ -303,11 +309,15 @@ class TurnRun:
                 prompt=question or summary,
                 response_schema=dict(approvals.RESPONSE_SCHEMA),
                 deadline=now + deadline if isinstance(deadline, timedelta) else deadline,
-                allowed_responders=None,
+                allowed_responders=allowed_responders,
                 now=now,
             )
         except ValueError as error:
             raise Refused(str(error)) from error
+        except OverflowError as error:
+            raise Refused(BEYOND_TIME) from error
+        if chosen.quorum > 1:
+            envelope = replace(envelope, allowed_responders=(f"consensus:{chosen.quorum}",))
         self._open(Opening(envelope, asked))
         return envelope.prompt_id
 
@@ -439,6 +449,7 @@ class TurnRun:
 
 
 Build = Callable[[datetime], Event]
+BEYOND_TIME = "deadline must be before the year 10000"
 NO_DEADLINE = "9999"
 """Sorts behind every deadline in the inbox."""
 

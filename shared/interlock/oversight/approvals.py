@@ -7,7 +7,7 @@ action has decided on another digest, and that decision counts for nothing here.
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 URI = "https://a2a-rust.com/extensions/approval/v1"
@@ -115,7 +115,7 @@ class Gate:
     self_approval: bool = False
 
     def __post_init__(self) -> None:
-        if self.quorum < 1:
+        if type(self.quorum) is not int or self.quorum < 1:
             raise ValueError("a quorum is at least 1")
         if self.approvers is not None and self.quorum > len(self.approvers):
             raise ValueError(f"a quorum of {self.quorum} of {len(self.approvers)} approvers")
@@ -126,6 +126,12 @@ class Gate:
             raise ValueError("tasks isolated by caller have nobody who could approve; allow self approval")
         if isolated and self.quorum > 1:
             raise ValueError("tasks isolated by caller have one caller, not a quorum")
+
+    def at_least(self, quorum: int) -> "Gate":
+        """With the quorum that a request asks for beside that of the gate: the larger counts."""
+        if type(quorum) is not int or quorum < 1:
+            raise ValueError("a quorum is at least 1")
+        return replace(self, quorum=max(self.quorum, quorum))
 
     def may_decide(
         self, identity: str, *, is_person: bool, is_approver: bool, requesters: Collection[str]
@@ -140,9 +146,8 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What an approver asks to be changed. `action` is the edited one: the agent asks anew, by its digest."""
+    """An approver sends the action back. `action` is the edited one: the agent asks anew, by its digest."""
 
-    comment: str | None = None
     action: dict[str, Any] | None = None
 
 

@@ -9,7 +9,7 @@ from interlock.a2a.errors import InvalidParams
 from interlock.a2a.models import Message
 from interlock.agents import Agent
 from interlock.doors.agents import agent_card
-from interlock.oversight import hitl_prompt
+from interlock.oversight import approvals, hitl_prompt
 
 
 def says(word: str) -> Any:
@@ -185,10 +185,10 @@ def test_the_card_says_what_was_declared() -> None:
     ]
 
 
-def test_the_card_declares_the_extension_as_the_extension_asks() -> None:
+def test_the_card_declares_the_extensions_as_they_ask() -> None:
     capabilities: Any = agent_card(agent_with(("work", None))).wire()["capabilities"]
-    (extension,) = capabilities["extensions"]
-    assert extension["uri"] == hitl_prompt.URI
-    assert extension["description"]
-    assert extension["required"] is False
-    assert extension["params"] == {}
+    assert [extension["uri"] for extension in capabilities["extensions"]] == [hitl_prompt.URI, approvals.URI]
+    for extension in capabilities["extensions"]:
+        assert extension["description"]
+        assert extension["required"] is False
+        assert extension["params"] == {}

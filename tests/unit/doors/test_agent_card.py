@@ -8,7 +8,7 @@ from tests.support.twin import Deployment
 from interlock.a2a.card import AgentCard
 from interlock.agents import Agent, Turn
 from interlock.doors.agents import agent_card, extended_card
-from interlock.oversight import hitl_prompt
+from interlock.oversight import approvals, hitl_prompt
 
 CARD = "/.well-known/agent-card.json"
 
@@ -61,7 +61,10 @@ def test_where_no_credential_is_needed_the_card_asks_for_none() -> None:
 def test_capabilities_are_those_of_the_door(streaming: bool) -> None:
     capabilities = agent_card(desk(), streaming=streaming).capabilities
     assert (capabilities.streaming, capabilities.extended_agent_card) == (streaming, True)
-    assert [extension.uri for extension in capabilities.extensions or []] == [hitl_prompt.URI]
+    assert [extension.uri for extension in capabilities.extensions or []] == [
+        hitl_prompt.URI,
+        approvals.URI,
+    ]
 
 
 def test_the_extended_card_has_the_skills_that_are_not_listed() -> None:
