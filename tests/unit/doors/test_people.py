@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
+from tests.support.a2a_wire import ask
 from tests.support.calls import call
 from tests.support.twin import (
     AGENT,
@@ -277,6 +278,14 @@ def test_a_bad_body_is_refused_and_stores_nothing(body: bytes, status: int, reas
 
 def test_a_body_up_to_the_limit_is_read() -> None:
     assert Door().answer(VALID.ljust(2**20)).status_code == 200
+
+
+def test_a_body_is_read_no_further_than_the_limit() -> None:
+    door = Door()
+    headers = {"authorization": "Bearer ann", "content-type": "application/json"}
+    endless = [VALID.ljust(2**20), b" "]
+    answer = ask(door.app, "POST", f"{door.path}/answer", body=endless, headers=headers, ends=False)
+    assert answer.status == 413
 
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "json"])

@@ -450,9 +450,11 @@ def test_a_blocking_send_waits_until_the_task_has_settled() -> None:
                 deployment.work()
 
     deployment.hook(before=worker)
+    began = deployment.clock.now()
     task = deployment.send(return_immediately=False)
     assert task.status.state is TaskState.INPUT_REQUIRED
     assert looked >= 3
+    assert (deployment.clock.now() - began).total_seconds() < 1
 
 
 def test_a_blocking_send_that_takes_too_long_answers_with_the_task_as_it_is() -> None:
