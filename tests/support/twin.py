@@ -63,6 +63,10 @@ PEER = _principal("peer", Kind.SERVICE, Role.CALLER)
 ANN = _principal("ann", Kind.PERSON, Role.APPROVER)
 BEN = _principal("ben", Kind.PERSON, Role.APPROVER)
 CLEO = _principal("cleo", Kind.PERSON, Role.APPROVER)
+ALICE = _principal("alice", Kind.PERSON, Role.APPROVER)
+BOB = _principal("bob", Kind.PERSON, Role.APPROVER)
+CAROL = _principal("carol", Kind.PERSON, Role.APPROVER, Role.CALLER)
+"""Those who approve refunds; Carol also asks for some."""
 BOT = _principal("bot", Kind.SERVICE, Role.APPROVER)
 OPS = _principal("ops", Kind.PERSON, Role.OPERATOR)
 PLATFORM = _principal("platform", Kind.PERSON, Role.PLATFORM_OPERATOR)
@@ -73,7 +77,7 @@ SPY = Principal(AGENT.id, "other", Kind.PERSON, frozenset(Role))
 TOKENS: Mapping[str, Principal] = {
     **{
         who.id.removeprefix("bearer:"): who
-        for who in (AGENT, PEER, ANN, BEN, CLEO, BOT, OPS, PLATFORM, NOBODY)
+        for who in (AGENT, PEER, ANN, BEN, CLEO, ALICE, BOB, CAROL, BOT, OPS, PLATFORM, NOBODY)
     },
     "spy": SPY,
 }
