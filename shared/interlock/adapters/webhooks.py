@@ -148,8 +148,10 @@ class WebHooks:
         addresses, until = self._judged(host, port), monotonic() + self._total_seconds
         connection = self._connect(addresses, port)
         if secure:
+            # Neither certificates nor the extension have the dot of the root at a name's end.
+            name = host.removesuffix(".")
             connection = self._tls.wrap_socket(
-                connection, server_hostname=host, do_handshake_on_connect=False
+                connection, server_hostname=name, do_handshake_on_connect=False
             )
         # Timeouts of a socket begin again with every byte; this one does not.
         over = Timer(until - monotonic(), _shut, (connection,))
@@ -162,6 +164,9 @@ class WebHooks:
                 yield connection
             finally:
                 over.cancel()
+        if monotonic() >= until:
+            # What was read of the head ended there, as if it had been all.
+            raise TimeoutError
 
     def _judged(self, host: str, port: int) -> list[str]:
         addresses = self._resolve(host, port)
