@@ -174,7 +174,7 @@ def _check_open(
     authorised = caller.id == meta.owner or caller.has(Role.APPROVER)
     if not hitl_prompt.may_respond(responders, caller.id, authorised):
         raise PermissionDenied("You may not answer this prompt")
-    if responders.needed > 1 and caller.kind is not Kind.PERSON:
+    if responders.people_only and caller.kind is not Kind.PERSON:
         raise PermissionDenied("Only people count towards a consensus")
     if ask.deadline is not None and instant(now) >= ask.deadline:
         raise AnswerRefused(ask.ask_id, "expired")

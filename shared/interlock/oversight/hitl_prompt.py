@@ -209,14 +209,15 @@ def parse_response(metadata: Mapping[str, Any] | None) -> Response | None:
 class Responders:
     """What `allowed_responders` asks of whoever runs the deployment.
 
-    `needed` is the number of distinct people with equal payloads. Without a `recognised` entry nobody may
-    respond.
+    `needed` is the number of distinct responders with equal payloads; `consensus:N` counts only people.
+    Without a `recognised` entry nobody may respond.
     """
 
     needed: int
     open_to_any: bool
     named: frozenset[str]
     recognised: bool
+    people_only: bool = False
 
     @classmethod
     def parse(cls, allowed_responders: Iterable[str]) -> "Responders":
@@ -229,6 +230,7 @@ class Responders:
             open_to_any=any(match[0] == ANY for match in matches) or bool(quorums and not named),
             named=named,
             recognised=bool(matches),
+            people_only=bool(quorums),
         )
 
 

@@ -609,9 +609,10 @@ def test_after_the_close_everyone_who_agreed_is_told_so_again_and_nobody_else() 
     assert error.metadata == {"winner": BEN.id}
 
 
+@pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("who", [BOT, AGENT], ids=["an approving service", "the owner, a service"])
-def test_a_service_does_not_count_towards_a_consensus(who: Principal) -> None:
-    deployment, task_id = waiting(allowed_responders=["consensus:2"])
+def test_a_service_does_not_count_towards_a_consensus(who: Principal, number: int) -> None:
+    deployment, task_id = waiting(allowed_responders=[f"consensus:{number}"])
     assert isinstance(refused(deployment, lambda: deployment.answer(who, task_id, YES)), PermissionDenied)
 
 

@@ -359,6 +359,7 @@ def responders(*entries: str) -> Responders:
         (["specific:alice"], 1, False, ["alice"]),
         (["specific:bearer:alice", "specific:bob"], 1, False, ["bearer:alice", "bob"]),
         (["any", "specific:alice"], 1, True, ["alice"]),
+        (["consensus:1"], 1, True, []),
         (["consensus:3"], 3, True, []),
         (["consensus:2", "consensus:4", "consensus:3"], 4, True, []),
         (["consensus:2", "specific:alice", "specific:bob"], 2, False, ["alice", "bob"]),
@@ -373,7 +374,10 @@ def responders(*entries: str) -> Responders:
 def test_what_responders_ask_for(
     entries: list[str], needed: int, open_to_any: bool, named: list[str]
 ) -> None:
-    assert responders(*entries) == Responders(needed, open_to_any, frozenset(named), recognised=True)
+    people_only = any(entry.startswith("consensus:") for entry in entries)
+    assert responders(*entries) == Responders(
+        needed, open_to_any, frozenset(named), recognised=True, people_only=people_only
+    )
 
 
 @pytest.mark.parametrize(
