@@ -1,5 +1,6 @@
 """One of many answers is accepted, whoever they come from and however; all others are told who won."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -11,6 +12,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from a2a.types import a2a_pb2 as pb
+from a2a.utils import errors as sdk
 from tests.support.backend import Backend, running_backend
 from tests.support.crowd import FULL, at_once, split
 from tests.support.emulator import Emulator
@@ -204,6 +206,27 @@ def test_one_of_many_answers_is_accepted_through_the_api(
         assert done.status.state == pb.TASK_STATE_REJECTED
         assert said(done) == f"6.0.0 was not released: {denial(winner)['comment']}"
         assert len([sent for sent in done.history if RESPONSE_KEY in sent.metadata]) == 1
+
+
+def test_an_answer_and_a_cancel_at_once_through_the_api(place: Place) -> None:
+    agent = place.caller("agent", "HTTP+JSON")
+    for _ in range(API_PROMPTS):
+        asked = agent.send("release 6.1.0")
+        alice = place.caller("alice", "JSONRPC")
+        answered, canceled = at_once(
+            partial(alice.answer, asked, {"approved": True}), partial(agent.cancel, asked.id)
+        )
+        task = agent.settled(asked.id)
+        if isinstance(canceled, Exception):
+            # Only a task that is over can not be canceled.
+            assert isinstance(canceled, sdk.TaskNotCancelableError), canceled
+            assert task.status.state == pb.TASK_STATE_COMPLETED
+        else:
+            assert task.status.state == pb.TASK_STATE_CANCELED
+        if isinstance(answered, Exception):
+            assert re.search(r"-32010|409", str(answered)), answered
+            assert not task.artifacts
+            assert not [sent for sent in task.history if RESPONSE_KEY in sent.metadata]
 
 
 def all_are_served(connections: Mapping[str, httpx.Client]) -> bool:
