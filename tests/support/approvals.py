@@ -46,7 +46,7 @@ def asking_leave(
 
 
 def decision(task_id: str, request_id: str, said: str = "approve", **members: Any) -> Message:
-    """A message that carries a decision. `response` is the payload in the dialect of hitl-prompt/v1, if any."""
+    """A message that carries a decision; `response` is its payload in the dialect of hitl-prompt/v1."""
     response = members.pop("response", None)
     wire = {"requestId": request_id, "decision": said, "digest": DIGEST, **members}
     metadata: dict[str, Any] = {KEY: wire}
