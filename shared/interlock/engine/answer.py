@@ -17,6 +17,7 @@ from interlock.a2a.models import JsonObject, Message, TaskState
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time, winner
 from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid, AnswerRefused
+from interlock.engine.facts import PROMPT_ANSWERED, Fact
 from interlock.engine.ports import (
     ConditionFailed,
     Equals,
@@ -98,7 +99,8 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
         if decides:
             view, writes = _closing(view, ask, votes, answer, now, op)
         else:
-            writes = [count_vote(ask, json.dumps(votes), now)]
+            fact = _fact(ask, answer, payload_digest, closes=False).about(meta)
+            writes = [count_vote(ask, json.dumps(votes), now), fact.put(meta.tenant, now)]
         try:
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
@@ -197,6 +199,11 @@ def _agreeing(votes: Votes, payload_digest: str) -> int:
     return Counter(vote[0] for vote in votes.values())[payload_digest]
 
 
+def _fact(ask: Checkpoint, answer: Answer, payload_digest: str, *, closes: bool) -> Fact:
+    detail = {"prompt": ask.ask_id, "requestedBy": ask.requested_by, "closes": closes}
+    return Fact(PROMPT_ANSWERED, answer.by.id, digests={"payload": payload_digest}, detail=detail)
+
+
 def _closing(
     view: TaskView, ask: Checkpoint, votes: Votes, answer: Answer, now: datetime, op: str
 ) -> tuple[TaskView, list[Write]]:
@@ -210,7 +217,8 @@ def _closing(
         "last_author": answer.by.id,
         **NOTHING_ASKED,
     }
-    moved, writes = move(meta, event, now=now, op=op, changes=changes)
+    fact = _fact(ask, answer, votes[answer.by.id][0], closes=True)
+    moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
     closed = close_ask(
         meta,
         ask.ask_id,

@@ -4,6 +4,7 @@ from interlock.a2a.errors import TaskNotCancelable
 from interlock.a2a.models import CancelTaskRequest, Task, TaskState
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
 from interlock.engine.context import Engine, attempts, move, new_id, status
+from interlock.engine.facts import CANCEL_REQUESTED, Fact
 from interlock.engine.ports import ConditionFailed, Delete, OutcomeUnknown
 from interlock.engine.records import Checkpoint, Event
 from interlock.engine.view import present
@@ -29,7 +30,9 @@ def cancel_task(
             raise TaskNotCancelable(metadata={"taskId": meta.task_id})
         now = engine.clock.now()
         event = Event(status=status(TaskState.CANCELED, now), by=caller.id)
-        moved, writes = move(meta, event, now=now, op=op, changes={"fence": meta.fence + 1, **NOTHING_ASKED})
+        changes = {"fence": meta.fence + 1, **NOTHING_ASKED}
+        fact = Fact(CANCEL_REQUESTED, caller.id, detail={"prompt": meta.ask})
+        moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
         # The run, if there is one, can write nothing more: its fence is no longer the task's.
         writes.append(Delete(meta.run_key))
         if meta.ask is not None:

@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from interlock.a2a.errors import Unavailable
 from interlock.a2a.models import Message, Part, Role, TaskState, TaskStatus, timestamp
+from interlock.engine.facts import TASK_EVENT, Fact
 from interlock.engine.ports import (
     Clock,
     Equals,
@@ -115,9 +116,15 @@ def agent_message(meta: TaskMeta, text: str) -> Message:
 
 
 def move(
-    meta: TaskMeta, event: Event | None, *, now: datetime, op: str, changes: Mapping[str, Any] | None = None
+    meta: TaskMeta,
+    event: Event | None,
+    *,
+    now: datetime,
+    op: str,
+    changes: Mapping[str, Any] | None = None,
+    fact: Fact | None = None,
 ) -> tuple[TaskMeta, list[Write]]:
-    """Every change of a task: the writes that take `meta` to the next revision, with its event.
+    """Every change of a task: the writes that take `meta` to the next revision, with its event and its fact.
 
     The condition on `rev` is what decides: nothing else has changed the task since `meta` was read, so a
     terminal task stays as it is and every event gets the next number. Returns META as it will be.
@@ -143,7 +150,10 @@ def move(
         name for name, value in changed.items() if value is None and getattr(meta, name) is not None
     )
     writes.insert(0, Update(meta.key, kept, removed, (Equals("rev", meta.rev),)))
-    return replace(meta, **changed), writes
+    moved = replace(meta, **changed)
+    told = fact or Fact(TASK_EVENT, event.by if event is not None else None)
+    writes.append(told.about(moved, event).put(meta.tenant, now))
+    return moved, writes
 
 
 def push_guard(meta: TaskMeta, seq: int, now: datetime) -> Put:

@@ -17,6 +17,7 @@ from interlock.engine.answer import Admitted, check_payload
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time
 from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid
+from interlock.engine.facts import APPROVAL, Fact
 from interlock.engine.ports import ConditionFailed, Equals, OutcomeUnknown, Write
 from interlock.engine.records import Checkpoint, Event, instant
 from interlock.engine.view import TaskView, load_with_ask
@@ -86,7 +87,8 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
         if settles:
             view, writes = _closing(settled, now, op)
         else:
-            writes = [count_vote(ask, _stored(votes), now)]
+            fact = settled.fact(reached=False).about(meta)
+            writes = [count_vote(ask, _stored(votes), now), fact.put(meta.tenant, now)]
         try:
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
@@ -192,6 +194,23 @@ class Settled:
             return Checkpoint.CHANGES_REQUESTED
         return Checkpoint.APPROVED if self.decision.approves else Checkpoint.DENIED
 
+    def fact(self, *, reached: bool) -> Fact:
+        """`reached`: whether the executor goes on with it."""
+        asked, by = asked_of(self.ask), self.deciding.by.id
+        changes = self.deciding.changes
+        digests = {"action": asked.digest}
+        if changes is not None and changes.action is not None:
+            digests["edited"] = digest(changes.action)
+        detail = {
+            "requestId": self.ask.ask_id,
+            "decision": self.votes[by].decision,
+            "requestedBy": self.ask.requested_by,
+            "required": asked.gate.quorum,
+            "approvedBy": list(self.approvers),
+            "reachedExecutor": reached,
+        }
+        return Fact(APPROVAL, by, digests, detail)
+
 
 def _closing(settled: Settled, now: datetime, op: str) -> tuple[TaskView, list[Write]]:
     """Request closed, task moved, event written and next turn queued: all or nothing (I2, I3).
@@ -218,7 +237,7 @@ def _closing(settled: Settled, now: datetime, op: str) -> tuple[TaskView, list[W
         by=deciding.by.id,
         approval=outcome,
     )
-    moved, writes = move(meta, event, now=now, op=op, changes=changes)
+    moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=settled.fact(reached=True))
     closed = close_ask(
         meta,
         settled.ask.ask_id,

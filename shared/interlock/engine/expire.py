@@ -3,6 +3,7 @@
 from interlock.a2a.models import TaskState
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, status
+from interlock.engine.facts import PROMPT_EXPIRED, Fact
 from interlock.engine.ports import ConditionFailed, Delete, Key, OutcomeUnknown, Write
 from interlock.engine.records import Checkpoint, Due, Event, TaskMeta
 
@@ -40,5 +41,6 @@ def _expiry(engine: Engine, meta: TaskMeta, ask: Checkpoint, key: Key, op: str) 
     now = engine.clock.now()
     message = agent_message(meta, "The deadline passed without an answer: nothing was run.")
     event = Event(status=status(TaskState.FAILED, now, message))
-    _, writes = move(meta, event, now=now, op=op, changes={**NOTHING_ASKED})
+    fact = Fact(PROMPT_EXPIRED, detail={"prompt": ask.ask_id, "requestedBy": ask.requested_by})
+    _, writes = move(meta, event, now=now, op=op, changes={**NOTHING_ASKED}, fact=fact)
     return [*writes, close_ask(meta, ask.ask_id, Checkpoint.EXPIRED, now), Delete(key)]

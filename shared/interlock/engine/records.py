@@ -111,6 +111,8 @@ class TaskMeta(Record):
     """Who asked for changes of an action, separated by spaces: none of them may approve the outcome."""
     push: bool = False
     """Whether it has, or had, push notification configurations."""
+    trace: str | None = None
+    """`<trace id>-<span id>` of the call that made it."""
 
     @staticmethod
     def key_of(tenant: str, task_id: str) -> Key:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from interlock.a2a.models import Artifact, JsonObject, Message, TaskState
 from interlock.engine.context import Engine, agent_message, attempts, landed, move, new_id, status
+from interlock.engine.facts import PROMPT_OPENED, RUN_STARTED, Fact, text_digest
 from interlock.engine.ports import (
     ConditionFailed,
     Delete,
@@ -120,7 +121,8 @@ def claim(engine: Engine, tenant: str, task_id: str, turn: int) -> "TurnRun | No
         changes: dict[str, Any] = {"fence": meta.fence + 1, "claimed": turn, "claim": claim_id}
         starts = meta.task_state is TaskState.SUBMITTED
         event = Event(status=status(TaskState.WORKING, now)) if starts else None
-        moved, writes = move(meta, event, now=now, op=claim_id, changes=changes)
+        fact = Fact(RUN_STARTED, detail={"agent": meta.agent, "skill": meta.skill})
+        moved, writes = move(meta, event, now=now, op=claim_id, changes=changes, fact=fact)
         fence = moved.fence
         claimed: Item = {"phase": Run.CLAIMED, "fence": fence, "lease_until": lease_end(engine, now)}
         writes.append(
@@ -180,6 +182,16 @@ class Opening:
             "approval": True,
             "required": self.approval.gate.quorum,
         }
+
+    def fact(self, meta: TaskMeta) -> Fact:
+        envelope, asked = self.envelope, self.approval
+        schema = text_digest(json.dumps(envelope.response_schema, sort_keys=True, separators=(",", ":")))
+        digests = {"prompt": text_digest(envelope.prompt), "schema": schema}
+        detail: dict[str, Any] = {"prompt": envelope.prompt_id, "requestedBy": meta.owner}
+        if asked is not None:
+            digests["action"] = asked.digest
+            detail |= {"required": asked.gate.quorum, "requestedBy": meta.last_author or meta.owner}
+        return Fact(PROMPT_OPENED, f"agent:{meta.agent}", digests, detail)
 
 
 class TurnRun:
@@ -357,7 +369,8 @@ class TurnRun:
                 try:
                     event = build(now)
                     changes = opening.changes() if opening is not None else None
-                    moved, writes = move(meta, event, now=now, op=op, changes=changes)
+                    fact = opening.fact(meta) if opening is not None else None
+                    moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
                 except EventTooLarge as error:
                     raise Refused(f"what the agent records is {error}") from error
                 if ends:

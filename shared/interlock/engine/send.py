@@ -24,6 +24,7 @@ from interlock.engine.answer import Answer, answered_task
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
 from interlock.engine.context import Directory, Engine, attempts, landed, move, new_id, queue_turn, status
 from interlock.engine.decide import Deciding, decide
+from interlock.engine.facts import TASK_EVENT, Fact, current_trace
 from interlock.engine.ports import ConditionFailed, Item, Missing, OutcomeUnknown, Put, Write
 from interlock.engine.push import Push, keep, new_config, prepare
 from interlock.engine.records import (
@@ -204,6 +205,7 @@ def create_task(
             view=owner_view(caller.tenant, caller.id),
             view_at=f"{at}#{task_id}",
             push=notify is not None,
+            trace=current_trace(),
         )
         event = Event(message=stored, status=status(TaskState.SUBMITTED, now), by=caller.id)
         writes: list[Write] = [
@@ -216,6 +218,7 @@ def create_task(
         if notify is not None:
             config = notify.config(caller, meta)
             writes.append(Put(config.key, config.item()))
+        writes.append(Fact(TASK_EVENT, caller.id).about(meta, event).put(caller.tenant, now))
         try:
             engine.table.write(*writes)
         except OutcomeUnknown:

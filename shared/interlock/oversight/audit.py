@@ -1,8 +1,8 @@
 """Audit records `a2a-audit/1`, their chain, and what verification finds in an export. No I/O.
 
 A record names the record before it by its hash, so nothing in a chain can be changed, removed, moved or
-slipped in unseen; a signed checkpoint fixes where a chain had come to, so it can not be rewritten or cut short
-as a whole either. Content is never in a record, only digests.
+slipped in unseen; a signed checkpoint fixes where a chain had come to, so it can not be rewritten or cut
+short as a whole either. Content is never in a record, only digests.
 """
 
 import json
@@ -120,7 +120,7 @@ class Report:
 
 
 VerifySignature = Callable[[str, bytes, str], bool]
-"""Protected header, payload, signature: whether it is the trusted key's. Never raises for what it is given."""
+"""Protected header, payload, signature: whether it is the trusted key's. Never raises."""
 
 
 def verify(lines: Iterable[str], verify_signature: VerifySignature) -> Report:

@@ -85,7 +85,7 @@ def test_a_new_task_is_stored_with_its_turn_to_run_in_one_write() -> None:
         after=lambda operation, writes: written.append(len(writes)) if operation == "write" else None
     )
     task = deployment.send()
-    assert written == [3]
+    assert written == [4]
     (run,) = deployment.run_rows().values()
     assert (run["task_id"], run["turn"], run["phase"]) == (task.id, 1, "new")
     assert deployment.waker.turns == [("acme", task.id, 1)]
