@@ -45,7 +45,7 @@ from interlock.engine.push import Push
 from interlock.engine.records import SHARDS, Checkpoint, TaskMeta, due_pk, run_pk
 from interlock.engine.run_turn import run_turn
 from interlock.engine.send import send_message
-from interlock.engine.view import load, present
+from interlock.engine.view import load, present, quorum_progress
 from interlock.oversight import hitl_prompt
 from interlock.oversight.principals import Kind, Principal, Role
 
@@ -285,7 +285,8 @@ class Deployment:
         if response.task is not None and self.at_once:
             view = load(self.table, who.tenant, response.task.id)
             assert view is not None
-            response.task = present(*view, extensions, history_length=history_length)
+            progress = quorum_progress(self.table, view.meta)
+            response.task = present(*view, extensions, history_length=history_length, progress=progress)
         return response
 
     def send(self, what: str | Message = "go", who: Principal = AGENT, **more: Any) -> Task:
