@@ -8,7 +8,8 @@ CHECKOUT is one of a2aproject/a2a-tck, branch 1.0-dev, installed as its README s
     streaming           the laptop deployment
     buffered            the same with INTERLOCK_STREAMING=false
     deployed            template.yaml, deployed by SAM onto the emulator
-    required-extension  a door that requires an extension: alone, for it refuses what all other tests send
+    required-extension  a door that requires an extension, so that it refuses what all other tests send
+    bare                a door that declares no capability, so that it refuses what needs one
 """
 
 import argparse
@@ -25,13 +26,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 from xml.etree import ElementTree
 
 import tools.tck.a2a_tck_auth as plugin
 
 if TYPE_CHECKING:
-    from interlock.a2a.service import A2AService
+    from interlock.a2a.service import A2AService, CallContext
 
 ROOT = Path(__file__).parents[2]
 LOOPBACK = "127.0.0.1"
@@ -82,26 +83,32 @@ def deployed() -> Iterator[Server]:
         yield Server(stack.url, json.loads(created.stdout)["token"])
 
 
+class NoService:
+    """Accepts every caller. For what is refused before anything else is asked of a service."""
+
+    def authenticate(self, context: "CallContext") -> None:
+        pass
+
+
 @contextmanager
-def required_extension() -> Iterator[Server]:
-    """What does not activate the extension is refused before any service is called: there is none."""
+def door(**capabilities: Any) -> Iterator[Server]:
+    """The wire alone, with these in its card."""
     import uvicorn
 
     from interlock.a2a.app import create_app
-    from interlock.a2a.card import AgentExtension
+    from interlock.a2a.card import AgentCapabilities
     from interlock.agents.demo import agent
     from interlock.doors.agents import agent_card
 
-    card = agent_card(agent)
-    extensions = [AgentExtension(uri=REQUIRED, required=True)]
-    capabilities = card.capabilities.model_copy(update={"extensions": extensions})
-    app = create_app(cast("A2AService", None), card.model_copy(update={"capabilities": capabilities}))
+    declared = AgentCapabilities.model_validate(capabilities)
+    card = agent_card(agent).model_copy(update={"capabilities": declared})
+    app = create_app(cast("A2AService", NoService()), card)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     with socket.create_server((LOOPBACK, 0)) as listener:
         serving = threading.Thread(target=server.run, args=([listener],))
         serving.start()
         try:
-            yield Server(f"http://{LOOPBACK}:{listener.getsockname()[1]}", "none")
+            yield Server(f"http://{LOOPBACK}:{listener.getsockname()[1]}", "any")
         finally:
             server.should_exit = True
             serving.join()
@@ -118,7 +125,10 @@ PROFILES = {
     "streaming": Profile(partial(laptop, streaming=True)),
     "buffered": Profile(partial(laptop, streaming=False), ("--deselect", CRASH)),
     "deployed": Profile(deployed, ("--deselect", CRASH)),
-    "required-extension": Profile(required_extension, ("-k", "required_extension")),
+    "required-extension": Profile(
+        partial(door, extensions=[{"uri": REQUIRED, "required": True}]), ("-k", "required_extension")
+    ),
+    "bare": Profile(door, ("-k", "not_supported or unsupported_operation")),
 }
 
 
