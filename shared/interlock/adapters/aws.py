@@ -1,15 +1,27 @@
-"""One session for all AWS clients of a process: it holds the service models, most of what a client costs."""
+"""Clients of AWS services. They share one session: it holds the service models, most of what a client costs.
+
+The session is botocore's own: boto3 adds nothing to clients, and imports what S3 transfers need.
+"""
 
 from functools import cache
 from threading import Lock
+from typing import TYPE_CHECKING, Any
 
-from boto3.session import Session
+from botocore.session import Session
 
-creating_clients = Lock()
-"""Held while a client is created: clients may be shared by threads, a session may not."""
+if TYPE_CHECKING:
+    from botocore.config import Config
+
+_creating = Lock()
+"""Clients may be shared by threads, a session may not."""
 
 
 @cache
 def session() -> Session:
-    """Region, credentials and endpoint are the SDK's own settings."""
     return Session()
+
+
+def create_client(service: str, endpoint_url: str | None = None, config: "Config | None" = None) -> Any:
+    """Region, credentials and, unless given, the endpoint are the SDK's own settings (`AWS_ENDPOINT_URL`)."""
+    with _creating:
+        return session().create_client(service, endpoint_url=endpoint_url, config=config)

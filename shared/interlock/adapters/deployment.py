@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError  # noqa: A004
 
-from interlock.adapters.aws import creating_clients, session
+from interlock.adapters.aws import create_client
 from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
 from interlock.adapters.identities import IdentityStore
+
+if TYPE_CHECKING:
+    from types_boto3_cloudformation import CloudFormationClient
 
 IDENTITIES_OUTPUT = "IdentitiesTable"
 
@@ -37,8 +41,7 @@ def aws_errors() -> Iterator[None]:
 def identities_table_of(stack: str) -> str:
     """The table's name, from the outputs of a CloudFormation stack."""
     with aws_errors():
-        with creating_clients:
-            client = session().client("cloudformation")
+        client: CloudFormationClient = create_client("cloudformation")
         described = client.describe_stacks(StackName=stack)
     outputs = described["Stacks"][0].get("Outputs", [])
     for output in outputs:

@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError  # noqa: A004
 from botocore.parsers import ResponseParserError
 
-from interlock.adapters.aws import creating_clients, session
+from interlock.adapters.aws import create_client
 from interlock.adapters.paging import (
     check_range,
     key_cursor,
@@ -92,8 +92,7 @@ def dynamodb_client(endpoint_url: str | None = None) -> "DynamoDBClient":
         # What is sent is built and checked here; checking it again is half the CPU of a transaction.
         parameter_validation=False,
     )
-    with creating_clients:
-        client = session().client("dynamodb", endpoint_url=endpoint_url, config=config)
+    client: DynamoDBClient = create_client("dynamodb", endpoint_url, config)
     client.meta.events.register("before-parse.dynamodb", _refuse_cut_reply)
     return client
 

@@ -16,7 +16,7 @@ from botocore.parsers import ResponseParserError
 from pydantic import JsonValue
 
 from interlock.a2a.errors import Unavailable
-from interlock.adapters.aws import creating_clients, session
+from interlock.adapters.aws import create_client
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
@@ -98,8 +98,7 @@ def create_signing_key(path: Path) -> None:
 def kms_client(endpoint_url: str | None = None) -> Any:
     """A client of AWS KMS that gives up early."""
     config = Config(connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 2, "mode": "standard"})
-    with creating_clients:
-        return session().client("kms", endpoint_url=endpoint_url, config=config)
+    return create_client("kms", endpoint_url, config)
 
 
 class KmsSigner(Es256Signer):

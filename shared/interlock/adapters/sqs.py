@@ -16,7 +16,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from interlock.adapters.aws import creating_clients, session
+from interlock.adapters.aws import create_client
 from interlock.engine.ports import Clock, Key
 from interlock.engine.records import PushConfig
 
@@ -38,8 +38,8 @@ def sqs_client(endpoint_url: str | None = None) -> "SQSClient":
         tcp_keepalive=True,
         max_pool_connections=64,
     )
-    with creating_clients:
-        return session().client("sqs", endpoint_url=endpoint_url, config=config)
+    client: SQSClient = create_client("sqs", endpoint_url, config)
+    return client
 
 
 class SqsWaker:
