@@ -9,9 +9,10 @@ from contextlib import contextmanager
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
-from tests.support.twin import AGENT, APPROVAL, Deployment, asking
+from tests.support.twin import AGENT, APPROVAL, CAROL, Deployment, asking
 from typer.testing import CliRunner, Result
 
+from interlock.agents.demo import agent as demo
 from interlock.cli.app import app
 
 
@@ -79,6 +80,27 @@ def test_a_consensus_is_counted() -> None:
         assert interlock(*said, "ann").output == "Counted: the prompt needs 2 equal answers.\n"
         assert "(1 of 2)" in interlock("inbox", "--url", url, "--token", "ann").output
         assert interlock(*said, "ben").output == "Accepted.\n"
+
+
+def test_a_refund_is_approved_by_two_and_by_nobody_else() -> None:
+    deployment = Deployment(demo)
+    task_id = deployment.send("refund 1182 100", CAROL).id
+    with serving(deployment) as url:
+        alice, bob, carol = (("--url", url, "--token", label) for label in ("alice", "bob", "carol"))
+        (waiting,) = json.loads(interlock("inbox", *alice, "--json").output)["checkpoints"]
+        reference = waiting["reference"]
+        assert "approve or deny (0 of 2)" in interlock("inbox", *alice).output
+        own = interlock("approve", reference, *carol)
+        assert (own.exit_code, own.stderr) == (1, "You may not decide this request\n")
+        assert interlock("approve", reference, *alice).output.endswith("Counted: it takes 2 approvals.\n")
+        assert "approve or deny (1 of 2)" in interlock("inbox", *bob).output
+        shown = interlock("approve", reference, "--comment", "fine", *bob).output
+        assert '"amount": "100.00"' in shown
+        assert shown.endswith("Approved.\n")
+        assert deployment.get(task_id, CAROL).status.state.terminal
+        whole = f"{task_id}/{waiting['checkpointId']}"
+        assert interlock("approve", whole, *alice).output.endswith("Approved.\n")
+        assert interlock("deny", whole, "--comment", "late", *alice).exit_code == 1
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])

@@ -13,5 +13,7 @@ app = typer.Typer(
 )
 app.command(epilog=EXIT_CODES)(people.inbox)
 app.command(epilog=EXIT_CODES)(people.answer)
+app.command(epilog=EXIT_CODES)(people.approve)
+app.command(epilog=EXIT_CODES)(people.deny)
 app.command(epilog=EXIT_CODES)(conformance.conformance)
 app.add_typer(tokens.app, name="tokens")

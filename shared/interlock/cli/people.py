@@ -1,6 +1,7 @@
-"""`interlock inbox` and `interlock answer`: what waits for a person, and the answer."""
+"""What waits for a person, and what the person says: `interlock inbox`, `answer`, `approve` and `deny`."""
 
 import json
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +14,11 @@ import typer
 from pydantic import JsonValue, ValidationError
 
 from interlock.a2a.models import JsonObject, Wire
-from interlock.cli.output import AsJson, Exit, Failure, failures, print_json, print_table
+from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json, print_table
 from interlock.cli.payload import fields, payload_of
 from interlock.cli.target import Identity, Target, Token, Url, target
+from interlock.oversight.approvals import APPROVE, DENY
+from interlock.oversight.canonical_json import NotCanonical, digest
 
 TIMEOUT_SECONDS = 30.0
 """API Gateway ends a request after 29."""
@@ -27,6 +30,21 @@ SHORTEST_REFERENCE = 4
 MAX_PAGES = 100
 
 _Model = TypeVar("_Model", bound=Wire)
+
+
+class Approval(Wire):
+    """What an approval request asks, of whom, and who has approved so far."""
+
+    action: JsonObject
+    summary: str
+    digest: str
+    requesters: list[str]
+    approved_by: list[str]
+    required: int
+
+    @property
+    def progress(self) -> str:
+        return f"{len(self.approved_by)} of {self.required}"
 
 
 class Checkpoint(Wire):
@@ -45,6 +63,7 @@ class Checkpoint(Wire):
     asked_at: str
     deadline: str | None = None
     status: str = "open"
+    approval: Approval | None = None
 
 
 class CheckpointPage(Wire):
@@ -58,7 +77,10 @@ class Admitted(Wire):
 
 
 def inbox(url: Url = None, token: Token = None, identity: Identity = None, as_json: AsJson = False) -> None:
-    """What waits for a person, the most urgent first. Answer by reference with `interlock answer`."""
+    """What waits for a person, the most urgent first.
+
+    Answer by reference with `interlock answer`, or decide with `interlock approve` and `interlock deny`.
+    """
     with failures(as_json), _people(target(url, token, identity)) as people:
         found = people.open_checkpoints()
         short = references([checkpoint.checkpoint_id for checkpoint in found])
@@ -76,10 +98,14 @@ def inbox(url: Url = None, token: Token = None, identity: Identity = None, as_js
             )
 
 
+Reference = Annotated[
+    str, typer.Argument(metavar="REF", help="As `interlock inbox` shows it, or TASK/CHECKPOINT.")
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal, once it is shown.")]
+
+
 def answer(
-    reference: Annotated[
-        str, typer.Argument(metavar="REF", help="As `interlock inbox` shows it, or TASK/CHECKPOINT.")
-    ],
+    reference: Reference,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A member of the answer. May be repeated."),
@@ -98,6 +124,9 @@ def answer(
             raise Failure("Say the answer with --set NAME=VALUE, or with --payload JSON.", Exit.USAGE)
         with _people(target(url, token, identity)) as people:
             checkpoint = people.find(reference)
+            if checkpoint.approval is not None:
+                said = "This asks for an approval: decide with `interlock approve` or `interlock deny`."
+                raise Failure(said, Exit.USAGE)
             content = _content(settings or [], payload, checkpoint)
             status = people.answer(checkpoint, content)
         if as_json:
@@ -108,6 +137,84 @@ def answer(
             typer.echo(f"Counted: the prompt needs {checkpoint.needed} equal answers.")
         else:
             typer.echo("Accepted.")
+
+
+def approve(
+    reference: Reference,
+    comment: Annotated[str | None, typer.Option("--comment", help="For the agent.")] = None,
+    yes: Yes = False,
+    url: Url = None,
+    token: Token = None,
+    identity: Identity = None,
+    as_json: AsJson = False,
+) -> None:
+    """Approve exactly the action that this shows. The same again is recorded once."""
+    with failures(as_json), _people(target(url, token, identity)) as people:
+        _decide(people, reference, APPROVE, comment, sure=yes, as_json=as_json)
+
+
+def deny(
+    reference: Reference,
+    comment: Annotated[str, typer.Option("--comment", help="Why, for the agent.")],
+    yes: Yes = False,
+    url: Url = None,
+    token: Token = None,
+    identity: Identity = None,
+    as_json: AsJson = False,
+) -> None:
+    """Deny the action that this shows. One denial settles it, whoever approved before."""
+    with failures(as_json), _people(target(url, token, identity)) as people:
+        _decide(people, reference, DENY, comment, sure=yes, as_json=as_json)
+
+
+def _decide(
+    people: "People", reference: str, decision: str, comment: str | None, *, sure: bool, as_json: bool
+) -> None:
+    """What is sent is the digest of what was shown, and not what the server says it is."""
+    checkpoint = people.find(reference)
+    approval = checkpoint.approval
+    if approval is None:
+        raise Failure("This asks for an answer, not for an approval: use `interlock answer`.", Exit.USAGE)
+    if not _is_of(approval.digest, approval.action):
+        raise Failure("The digest is not that of the action: nothing was sent.")
+    if not as_json:
+        for line in _shown(approval):
+            typer.echo(one_line(line))
+        if not sure and sys.stdin.isatty():
+            typer.confirm(f"{decision.capitalize()} it?", abort=True)
+    status = people.decide(checkpoint, decision, approval.digest, comment)
+    if as_json:
+        print_json(
+            {
+                "taskId": checkpoint.task_id,
+                "checkpointId": checkpoint.checkpoint_id,
+                "digest": approval.digest,
+                "decision": decision,
+                "status": status,
+            }
+        )
+    elif status == "counted":
+        typer.echo(f"Counted: it takes {approval.required} approvals.")
+    else:
+        typer.echo("Denied." if decision == DENY else "Approved.")
+
+
+def _is_of(expected: str, action: JsonObject) -> bool:
+    try:
+        return digest(action) == expected
+    except NotCanonical:
+        return False
+
+
+def _shown(approval: Approval) -> list[str]:
+    approved = ", ".join(approval.approved_by) or "nobody yet"
+    return [
+        approval.summary,
+        f"  action    {json.dumps(approval.action, ensure_ascii=False)}",
+        f"  digest    {approval.digest}",
+        f"  asked by  {', '.join(approval.requesters)}",
+        f"  approved  {approved} ({approval.progress})",
+    ]
 
 
 def references(ids: Sequence[str]) -> dict[str, str]:
@@ -131,11 +238,15 @@ def _common_length(one: str, other: str) -> int:
 
 
 def _row(reference: str, checkpoint: Checkpoint) -> tuple[str, ...]:
-    votes = f" ({checkpoint.votes} of {checkpoint.needed})" if checkpoint.needed > 1 else ""
+    if checkpoint.approval is not None:
+        expected = f"approve or deny ({checkpoint.approval.progress})"
+    else:
+        votes = f" ({checkpoint.votes} of {checkpoint.needed})" if checkpoint.needed > 1 else ""
+        expected = ", ".join(fields(checkpoint.response_schema)) + votes
     return (
         reference,
         checkpoint.prompt,
-        ", ".join(fields(checkpoint.response_schema)) + votes,
+        expected,
         checkpoint.requested_by,
         f"{checkpoint.agent}/{checkpoint.skill}",
         checkpoint.deadline or "",
@@ -212,11 +323,23 @@ class People:
         """
         members = json.dumps(payload, sort_keys=True)
         key = uuid.uuid5(uuid.NAMESPACE_URL, f"{checkpoint.task_id}/{checkpoint.checkpoint_id}/{members}")
-        headers = {"Content-Type": "application/json", "Idempotency-Key": str(key)}
-        address = f"{self._address(checkpoint.task_id, checkpoint.checkpoint_id)}/answer"
+        headers = {"Idempotency-Key": str(key)}
+        return self._tell(checkpoint, "answer", f'{{"payload": {members}}}', headers)
+
+    def decide(self, checkpoint: Checkpoint, decision: str, digest: str, comment: str | None) -> str:
+        """`accepted` or `counted`. The same decision of the same person, sent again, is told the same."""
+        said = {"decision": decision, "digest": digest}
+        if comment is not None:
+            said["comment"] = comment
+        return self._tell(checkpoint, "decide", json.dumps(said), {})
+
+    def _tell(self, checkpoint: Checkpoint, what: str, content: str, headers: Mapping[str, str]) -> str:
+        """Again if the reply is lost: only what can be said twice is said so."""
+        headers = {"Content-Type": "application/json", **headers}
+        address = f"{self._address(checkpoint.task_id, checkpoint.checkpoint_id)}/{what}"
         for attempt in range(1, TRIES + 1):
             try:
-                reply = self._client.post(address, content=f'{{"payload": {members}}}', headers=headers)
+                reply = self._client.post(address, content=content, headers=headers)
             except httpx.TransportError as error:
                 lost = error
             else:

@@ -1,7 +1,9 @@
-"""`interlock inbox` and `interlock answer` against a people's door on loopback."""
+"""`interlock inbox`, `answer`, `approve` and `deny` against a people's door on loopback."""
 
 import json
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -9,9 +11,12 @@ from urllib.parse import unquote
 import pytest
 from tests.unit.cli.conftest import Invoke
 from tests.unit.cli.serving import LoseReply, Request, Response, serving
+from typer.testing import CliRunner
 
 from interlock.cli import people
+from interlock.cli.app import app
 from interlock.cli.people import references
+from interlock.oversight.canonical_json import digest
 
 SCHEMA = {
     "type": "object",
@@ -62,7 +67,8 @@ class Door:
         if request.method == "GET":
             _, _, _, task_id, _, checkpoint_id = map(unquote, request.path.split("/"))
             return Response(checkpoint(checkpoint_id, taskId=task_id, status="answered"))
-        self.recorded[request.headers["idempotency-key"]] = request.document
+        if "idempotency-key" in request.headers:
+            self.recorded[request.headers["idempotency-key"]] = request.document
         reply = self.replies.pop(0) if self.replies else Response({"status": "accepted"})
         if not isinstance(reply, Response):
             raise reply
@@ -411,3 +417,161 @@ def test_a_token_that_is_refused(url: str, door: Door, interlock: Invoke) -> Non
         result = interlock("inbox", "--url", other, "--token", "il_x")
     assert result.exit_code == 1
     assert result.output == "no\n"
+
+
+# Approve and deny.
+
+ACTION = {"tool": "refund", "order": 1182, "amount": "40.00"}
+DIGEST = "sha256:9dfdaf0fdc48912f539a8dcef195052a1959f82f4880c2ec3d0730fa96ad538c"
+
+
+def asked(**changes: Any) -> dict[str, Any]:
+    return {
+        "action": ACTION,
+        "summary": "Refund 40.00",
+        "digest": DIGEST,
+        "requesters": ["bearer:agent"],
+        "approvedBy": ["bearer:bob"],
+        "required": 2,
+        **changes,
+    }
+
+
+@pytest.fixture
+def approvals(door: Door) -> Door:
+    door.pages = [[checkpoint(FIRST, approval=asked()), checkpoint(SECOND)]]
+    return door
+
+
+def test_the_inbox_marks_what_is_to_be_approved_and_how_far_it_is(
+    url: str, approvals: Door, interlock: Invoke
+) -> None:
+    assert "approve or deny (1 of 2)" in interlock("inbox").output
+    listed = json.loads(interlock("inbox", "--json").output)["checkpoints"]
+    assert listed[0]["approval"] == asked()
+    assert "approval" not in listed[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent", "said"),
+    [
+        (("approve", "aaaa1"), {"decision": "approve"}, "Approved."),
+        (("approve", "aaaa1", "--comment", "go"), {"decision": "approve", "comment": "go"}, "Approved."),
+        (("deny", "aaaa1", "--comment", "no"), {"decision": "deny", "comment": "no"}, "Denied."),
+    ],
+)
+def test_a_decision_is_on_the_action_that_is_shown(
+    url: str, approvals: Door, interlock: Invoke, arguments: tuple[str, ...], sent: Any, said: str
+) -> None:
+    result = interlock(*arguments)
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines() == [
+        "Refund 40.00",
+        '  action    {"tool": "refund", "order": 1182, "amount": "40.00"}',
+        f"  digest    {DIGEST}",
+        "  asked by  bearer:agent",
+        "  approved  bearer:bob (1 of 2)",
+        said,
+    ]
+    (request,) = approvals.answers
+    assert request.path == f"/people/tasks/task-{FIRST}/checkpoints/{FIRST}/decide"
+    assert request.document == {"digest": DIGEST, **sent}
+
+
+def test_a_decision_that_is_counted_says_how_many_it_takes(
+    url: str, approvals: Door, interlock: Invoke
+) -> None:
+    approvals.replies = [Response({"status": "counted"})]
+    assert interlock("approve", "aaaa1").output.endswith("Counted: it takes 2 approvals.\n")
+
+
+def test_a_decision_as_json_is_one_document(url: str, approvals: Door, interlock: Invoke) -> None:
+    assert json.loads(interlock("approve", "aaaa1", "--json").output) == {
+        "taskId": f"task-{FIRST}",
+        "checkpointId": FIRST,
+        "digest": DIGEST,
+        "decision": "approve",
+        "status": "accepted",
+    }
+
+
+def test_a_denial_says_why(url: str, approvals: Door, interlock: Invoke) -> None:
+    assert interlock("deny", "aaaa1").exit_code == 2
+    assert approvals.answers == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"action": {**ACTION, "amount": "4000.00"}}, {"digest": "sha256:0"}, {"action": {"n": 2**60 + 1}}],
+)
+def test_where_the_digest_is_not_that_of_what_is_shown_nothing_is_sent(
+    url: str, door: Door, interlock: Invoke, changes: Any
+) -> None:
+    door.pages = [[checkpoint(FIRST, approval=asked(**changes))]]
+    result = interlock("approve", "aaaa")
+    assert (result.exit_code, result.output) == (
+        1,
+        "The digest is not that of the action: nothing was sent.\n",
+    )
+    assert door.answers == []
+
+
+def test_text_of_an_action_is_shown_and_not_obeyed(url: str, door: Door, interlock: Invoke) -> None:
+    evil = {"to": "\x1b[2J\u202eevil\u200b"}
+    approval = asked(action=evil, digest=digest(evil), summary="a\nApproved.", requesters=["\x1b"])
+    door.pages = [[checkpoint(FIRST, approval=approval)]]
+    result = interlock("approve", "aaaa")
+    assert result.exit_code == 0
+    assert not {"\x1b", "\u202e", "\u200b"} & set(result.output)
+    assert result.output.startswith("a\\nApproved.\n")
+
+
+def test_a_question_is_answered_and_a_request_is_decided(
+    url: str, approvals: Door, interlock: Invoke
+) -> None:
+    for arguments, hint in (
+        (("approve", "aaaa2"), "interlock answer"),
+        (("deny", "aaaa2", "--comment", "no"), "interlock answer"),
+        (("answer", "aaaa1", "--set", "decision=approve"), "interlock approve"),
+    ):
+        result = interlock(*arguments)
+        assert result.exit_code == 2
+        assert hint in result.output
+    assert approvals.answers == []
+
+
+@pytest.mark.parametrize(("said", "sent"), [("y", 1), ("n", 0), ("", 0)])
+def test_on_a_terminal_it_asks_once_it_is_shown(
+    url: str, approvals: Door, monkeypatch: pytest.MonkeyPatch, said: str, sent: int
+) -> None:
+    class Terminal(CliRunner):
+        def isolation(self, *arguments: Any, **options: Any) -> Any:
+            context = super().isolation(*arguments, **options)
+
+            @contextmanager
+            def isolated() -> Iterator[Any]:
+                with context as streams:
+                    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+                    yield streams
+
+            return isolated()
+
+    result = Terminal().invoke(app, ["approve", "aaaa1"], input=f"{said}\n")
+    assert "Approve it?" in result.output
+    assert len(approvals.answers) == sent
+    assert Terminal().invoke(app, ["approve", "aaaa1", "--yes"]).exit_code == 0
+    assert len(approvals.answers) == sent + 1
+
+
+def test_a_decision_whose_reply_is_lost_is_sent_again(url: str, approvals: Door, interlock: Invoke) -> None:
+    approvals.replies = [LoseReply, refusal(503)]
+    assert interlock("approve", "aaaa1").exit_code == 0
+    assert [request.document for request in approvals.answers] == [
+        {"decision": "approve", "digest": DIGEST}
+    ] * 3
+
+
+def test_who_may_not_decide_is_told_so(url: str, approvals: Door, interlock: Invoke) -> None:
+    approvals.replies = [refusal(403, message="You may not decide this request")]
+    result = interlock("approve", "aaaa1")
+    assert (result.exit_code, result.stderr) == (1, "You may not decide this request\n")
