@@ -8,6 +8,7 @@ from uuid import uuid4
 import httpx
 import pytest
 from tests.support.a2a_wire import ask
+from tests.support.approvals import ACTION, DIGEST, SUMMARY, asking_leave
 from tests.support.calls import call
 from tests.support.twin import (
     AGENT,
@@ -23,6 +24,8 @@ from tools import openapi
 from interlock.a2a.models import TaskState
 from interlock.doors.people import RefusalBody
 from interlock.oversight import hitl_prompt
+from interlock.oversight.approvals import KEY as KEY_OF_APPROVALS
+from interlock.oversight.approvals import Gate
 
 YES = {"payload": {"approved": True}}
 KEY = {"Idempotency-Key": "0123456789abcdef"}
@@ -388,3 +391,137 @@ def test_the_description_says_what_a_body_and_a_refusal_look_like() -> None:
     body = answer["requestBody"]
     assert body["required"] is True
     assert body["content"]["application/json"]["schema"]["required"] == ["payload"]
+
+
+# The decision.
+
+
+class ApprovalDoor(Door):
+    """The people's door of a deployment with one task that waits for an approval."""
+
+    def __init__(self, **options: Any) -> None:
+        self.deployment = Deployment(asking_leave(**options))
+        self.app = self.deployment.people_door()
+        self.task_id = self.deployment.send().id
+        self.prompt_id = self.deployment.open_prompt(self.task_id)
+        self.path = f"/people/tasks/{self.task_id}/checkpoints/{self.prompt_id}"
+
+    def decide(
+        self, decision: str = "approve", who: str | None = "ann", path: str = "", **members: Any
+    ) -> httpx.Response:
+        body = {"decision": decision, "digest": DIGEST, **members}
+        return self.answer({name: value for name, value in body.items() if value is not None}, who, path)
+
+    def answer(self, body: Any = YES, who: str | None = "ann", path: str = "", **more: Any) -> httpx.Response:
+        return super().answer(body, who, path or f"{self.path}/decide", **more)
+
+
+def test_what_is_to_be_approved_is_shown_whole() -> None:
+    door = ApprovalDoor(quorum=2)
+    door.decide(who="ben")
+    shown = door.get().json()
+    assert shown["approval"] == {
+        "action": ACTION,
+        "summary": SUMMARY,
+        "digest": DIGEST,
+        "requesters": [AGENT.id],
+        "approvedBy": ["bearer:ben"],
+        "required": 2,
+    }
+    assert door.get("/people/checkpoints").json()["checkpoints"] == [shown]
+    assert "approval" not in Door().get().json()
+
+
+def test_named_approvers_are_shown_and_see_what_they_are_named_for() -> None:
+    door = ApprovalDoor(gate=Gate(frozenset({NOBODY.id, ANN.id})))
+    assert door.get(who="nobody").json()["approval"]["approvers"] == [ANN.id, NOBODY.id]
+    refusal(door.get(who="peer"), 404, "TASK_NOT_FOUND")
+
+
+@pytest.mark.parametrize(("decision", "status"), [("approve", "approved"), ("deny", "denied")])
+def test_a_decision_is_accepted_and_the_task_goes_on(decision: str, status: str) -> None:
+    door = ApprovalDoor()
+    response = door.decide(decision, comment="so be it")
+    assert (response.status_code, response.json()) == (200, {"status": "accepted"})
+    assert door.state is TaskState.COMPLETED
+    assert door.get().json()["status"] == status
+    *_, said = door.deployment.get(door.task_id).history or []
+    assert [part.text for part in said.parts] == ["so be it"]
+    assert said.metadata == {
+        KEY_OF_APPROVALS: {
+            "requestId": door.prompt_id,
+            "decision": decision,
+            "digest": DIGEST,
+            "comment": "so be it",
+        }
+    }
+
+
+def test_a_decision_that_is_one_of_several_is_counted_and_a_repeat_told_the_same() -> None:
+    door = ApprovalDoor(quorum=2)
+    assert door.decide(who="ann").json() == {"status": "counted"}
+    with door.deployment.unchanged():
+        assert door.decide(who="ann").json() == {"status": "counted"}
+    assert door.decide(who="ben").json() == {"status": "accepted"}
+    with door.deployment.unchanged():
+        assert door.decide(who="ann").json() == {"status": "accepted"}
+        refusal(door.decide("deny", who="ann"), 400, "INVALID_PARAMS")
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"digest": None},
+        {"digest": 7},
+        {"digest": ""},
+        {"digest": "sha256:" + "0" * 64},
+        {"digest": DIGEST.upper()},
+        {"digest": "s" * 257},
+        {"decision": None},
+        {"decision": "reject"},
+        {"edited": {"amount": "1.00"}},
+        {"decision": "deny", "edited": {"amount": "1.00"}},
+        {"decision": "changes", "edited": ACTION},
+        {"decision": "changes", "edited": [1]},
+        {"comment": "c" * 4097},
+        {"by": "bearer:ben"},
+    ],
+    ids=repr,
+)
+def test_a_decision_on_anything_but_what_was_shown_is_refused(members: dict[str, Any]) -> None:
+    door = ApprovalDoor()
+    with door.deployment.unchanged():
+        response = door.decide(**members)
+        refusal(response, 400, "INVALID_PARAMS")
+        assert door.prompt_id not in response.text
+
+
+def test_who_may_not_decide_is_denied_and_who_does_not_see_it_finds_no_task() -> None:
+    door = ApprovalDoor()
+    with door.deployment.unchanged():
+        for who in ("agent", "ops", "bot"):
+            refusal(door.decide(who=who), 403, "PERMISSION_DENIED")
+            refusal(door.decide("changes", who=who, edited={"amount": "1.00"}), 403, "PERMISSION_DENIED")
+        for who in ("spy", "peer", "nobody"):
+            refusal(door.decide(who=who), 404, "TASK_NOT_FOUND")
+        refusal(door.decide(who=None), 401, "UNAUTHENTICATED")
+
+
+def test_an_approval_is_not_given_as_an_answer_nor_an_answer_as_a_decision() -> None:
+    door, asked = ApprovalDoor(), Door()
+    with door.deployment.unchanged():
+        error = refusal(
+            door.answer({"payload": {"decision": "approve"}}, path=f"{door.path}/answer"),
+            400,
+            "INVALID_PARAMS",
+        )
+        assert KEY_OF_APPROVALS in error["message"]
+    with asked.deployment.unchanged():
+        body = {"decision": "approve", "digest": DIGEST}
+        refusal(asked.answer(body, path=f"{asked.path}/decide"), 400, "INVALID_PARAMS")
+
+
+def test_after_its_time_a_request_takes_no_decision() -> None:
+    door = ApprovalDoor(deadline=timedelta(minutes=1))
+    door.deployment.clock.advance(60)
+    refusal(door.decide(), 400, "INVALID_PARAMS")
