@@ -1,4 +1,4 @@
-"""Table stream -> queues: wakes deliveries, and a second time the turns whose first wake was lost."""
+"""Table stream -> queues: wakes deliveries, sealers, and again the turns whose first wake was lost."""
 
 from typing import Any
 
@@ -16,16 +16,27 @@ logger = Logger()
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse:
-    return process_batch(EventType.DynamoDBStreams, event, _wake, context)
+    sealing: set[str] = set()
+
+    def wake(record: DynamoDBRecord) -> None:
+        _wake(record, sealing)
+
+    return process_batch(EventType.DynamoDBStreams, event, wake, context)
 
 
-def _wake(record: DynamoDBRecord) -> None:
-    """The mapping lets through turns that no one had claimed yet, and events that are to be delivered."""
+def _wake(record: DynamoDBRecord, sealing: set[str]) -> None:
+    """The mapping lets through turns that no one had claimed yet, events that are to be delivered, and facts
+    that are to be sealed: a chain is woken for once."""
     change = record.dynamodb
     if change is None:
         raise ValueError("a record without a change")
-    if change.keys["sk"].startswith("EVT#"):
-        bootstrap.wake_delivery(change.keys["pk"])
+    pk = change.keys["pk"]
+    if pk.startswith("FACT#"):
+        if pk not in sealing:
+            bootstrap.wake_sealer(pk)
+            sealing.add(pk)
+    elif change.keys["sk"].startswith("EVT#"):
+        bootstrap.wake_delivery(pk)
     else:
         run = change.new_image
         bootstrap.wake_waiting(run["tenant"], run["task_id"], int(run["turn"]))

@@ -3,13 +3,16 @@
 from typing import Any
 
 from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.batch import EventType
 from aws_lambda_powertools.utilities.batch.types import PartialItemFailureResponse
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from interlock import bootstrap
-from interlock.batches import process_batch
+from interlock.batches import metrics, process_batch
+
+UNSEALED_SECONDS = "UnsealedFactSeconds"
 
 logger = Logger()
 
@@ -18,7 +21,11 @@ logger = Logger()
 def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailureResponse | None:
     if "Records" in event:
         return process_batch(EventType.SQS, event, _handle_due, context)
-    bootstrap.sweep()
+    try:
+        bootstrap.sweep()
+    finally:
+        metrics.add_metric(UNSEALED_SECONDS, MetricUnit.Seconds, bootstrap.wake_sealers())
+        metrics.flush_metrics()
     return None
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from interlock.adapters.identities import TokenCredentials
     from interlock.agents import Agent
     from interlock.engine.authenticate import TokenVerifier
+    from interlock.engine.calls import Calls
     from interlock.engine.push import Push, Sealer
     from interlock.engine.run_turn import Executor
     from interlock.oversight.principals import Principal
@@ -59,17 +60,19 @@ def engine() -> Engine:
     from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
     from interlock.adapters.schema_worker import SchemaWorker
     from interlock.adapters.sqs import SqsWaker, sqs_client
+    from interlock.engine.facts import WithoutFacts
 
     chosen, clock = settings(), SystemClock()
     table = DynamoTable(dynamodb_client(), chosen.table)
     return Engine(
-        table=table,
+        table=WithoutFacts(table) if chosen.audit == "off" else table,
         views=table,
         waker=SqsWaker(
             sqs_client(),
             turns_queue_url=chosen.turns_queue,
             timers_queue_url=chosen.timers_queue,
             outbox_queue_url=chosen.outbox_queue,
+            audit_queue_url=chosen.audit_queue,
             clock=clock,
         ),
         clock=clock,
@@ -121,15 +124,20 @@ def authenticate(authorization: str | None) -> "Principal":
 
 
 @cache
+def calls() -> "Calls":
+    from interlock.engine.calls import Calls
+
+    mode = settings().audit
+    return Calls(engine(), on=mode != "off", required=mode == "required")
+
+
+@cache
 def signer() -> "Signer | None":
     """Signs the agent card. None unless a key is set."""
-    key = settings().signing_key
-    if key is None:
-        return None
-    from interlock.adapters.signing import FileSigner, KmsSigner, kms_client
+    from interlock.adapters.signing import signer_of
 
-    file = key.removeprefix("file:")
-    return FileSigner(Path(file)) if file != key else KmsSigner(kms_client(), key)
+    key = settings().signing_key
+    return signer_of(key) if key is not None else None
 
 
 @cache
@@ -238,6 +246,33 @@ def deliver(tenant: str, task_id: str, remaining_seconds: float) -> None:
     if configured is None:
         raise ValueError("something is to be delivered, and push notifications are off")
     send(configured, tenant, task_id, max(remaining_seconds - REQUEST_SECONDS, 0.0))
+
+
+def seal(chain: str) -> None:
+    from interlock.adapters.clock import SystemClock
+    from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
+    from interlock.adapters.signing import signer_of
+    from interlock.engine.seal import Sealer
+    from interlock.engine.seal import seal as into_chain
+
+    chosen = settings()
+    table = DynamoTable(dynamodb_client(), chosen.table, chosen.audit_table)
+    signs = signer_of(chosen.audit_key) if chosen.audit_key is not None else None
+    into_chain(Sealer(table, SystemClock(), signs), chain)
+
+
+def wake_sealer(pk: str) -> None:
+    """`pk` is the partition of a fact that is to be sealed."""
+    from interlock.engine.facts import chain_of
+
+    engine().waker.wake_seal(chain_of(pk))
+
+
+def wake_sealers() -> float:
+    """For chains that nobody woke for. Seconds that the oldest fact of all waits."""
+    from interlock.engine.seal import wake_for_unsealed
+
+    return wake_for_unsealed(engine())
 
 
 def handle_due(pk: str, sk: str) -> None:

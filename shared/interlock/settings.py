@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,7 +23,13 @@ class Settings(BaseModel):
     timers_queue: str = ""
     outbox_queue: str = ""
     outbox_dead_letters: str = ""
+    audit_queue: str = ""
     """The queues' URLs."""
+    audit_table: str = ""
+    audit: Literal["off", "default", "required"] = "default"
+    """Whether there is an audit trail; `required` refuses calls that can not be sealed into it."""
+    audit_key: str | None = None
+    """Signs the checkpoints of the audit trail, named as `signing_key` is. Without it there are none."""
     agent: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] = "interlock.agents.demo:agent"
     """`module:attribute` of the `Agent` that this deployment serves."""
     public_url: str | None = None

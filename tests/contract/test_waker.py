@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from botocore.exceptions import BotoCoreError
@@ -60,16 +61,22 @@ def outbox(client: "SQSClient") -> str:
 
 
 @pytest.fixture
-def waker(client: "SQSClient", turns: str, timers: str, outbox: str) -> SqsWaker:
-    return waker_of(client, turns, timers, outbox)
+def audit(client: "SQSClient") -> str:
+    return client.create_queue(QueueName=f"{uuid4()}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
 
 
-def waker_of(client: "SQSClient", turns: str, timers: str, outbox: str) -> SqsWaker:
+@pytest.fixture
+def waker(client: "SQSClient", turns: str, timers: str, outbox: str, audit: str) -> SqsWaker:
+    return waker_of(client, turns, timers, outbox, audit)
+
+
+def waker_of(client: "SQSClient", turns: str, timers: str, outbox: str, audit: str = "") -> SqsWaker:
     return SqsWaker(
         client,
         turns_queue_url=turns,
         timers_queue_url=timers,
         outbox_queue_url=outbox,
+        audit_queue_url=audit,
         clock=StoppedClock(),
     )
 
@@ -105,6 +112,15 @@ def test_a_delivery_is_woken_in_its_tenants_group(
     waker.wake_push("acme", "task-1")
     assert received(client, outbox) == [({"tenant": "acme", "task": "task-1"}, "acme")]
     assert received(client, turns) == []
+
+
+@pytest.mark.parametrize(("chain", "group"), [("acme", "acme"), ("", "-")])
+def test_a_sealer_is_woken_in_the_group_of_its_chain_each_time(
+    client: "SQSClient", waker: SqsWaker, audit: str, chain: str, group: str
+) -> None:
+    waker.wake_seal(chain)
+    waker.wake_seal(chain)
+    assert received(client, audit) == [({"chain": chain}, group)] * 2
 
 
 CONFIG = PushConfig(

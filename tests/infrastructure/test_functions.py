@@ -91,6 +91,20 @@ class TestFanout:
         assert all(type(called.args[2]) is int for called in bootstrap.wake_waiting.call_args_list)
         bootstrap.wake_delivery.assert_called_once_with(f"T#demo#{TASK_C}")
 
+    def test_wakes_for_a_chain_once_however_many_facts_it_has(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        load_function("fanout").handler(event("fanout"), context)
+        bootstrap.wake_sealer.assert_called_once_with("FACT#demo")
+
+    def test_wakes_for_a_chain_again_when_that_failed(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        bootstrap.wake_sealer.side_effect = [RuntimeError("throttled"), None]
+        answer = load_function("fanout").handler(event("fanout"), context)
+        assert failed(answer) == [event("fanout")["Records"][3]["dynamodb"]["SequenceNumber"]]
+        assert bootstrap.wake_sealer.call_count == 2
+
     def test_reports_the_record_from_which_the_stream_is_read_again(
         self, bootstrap: Mock, load_function: Load, event: Event, context: Context
     ) -> None:
@@ -117,6 +131,21 @@ class TestOutbox:
         assert failed(answer) == [event("outbox")["Records"][1]["messageId"]]
 
 
+class TestAudit:
+    def test_seals_each_chain_once(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        assert failed(load_function("audit").handler(event("audit"), context)) == []
+        assert bootstrap.seal.call_args_list == [call("demo"), call("other")]
+
+    def test_reports_only_the_messages_whose_chain_could_not_be_sealed(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        bootstrap.seal.side_effect = [RuntimeError("no answer"), RuntimeError("no answer"), None]
+        answer = load_function("audit").handler(event("audit"), context)
+        assert failed(answer) == [record["messageId"] for record in event("audit")["Records"][:2]]
+
+
 class TestTimers:
     def test_handles_what_is_due(
         self, bootstrap: Mock, load_function: Load, event: Event, context: Context
@@ -126,16 +155,24 @@ class TestTimers:
         assert bootstrap.handle_due.call_args_list == [call(body["pk"], body["sk"]) for body in bodies]
         bootstrap.sweep.assert_not_called()
 
-    def test_sweeps_each_minute(
-        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    def test_sweeps_each_minute_and_says_how_long_the_oldest_fact_waits(
+        self,
+        bootstrap: Mock,
+        load_function: Load,
+        event: Event,
+        context: Context,
+        capsys: pytest.CaptureFixture[str],
     ) -> None:
+        bootstrap.wake_sealers.return_value = 12.5
         load_function("timers").handler(event("minute"), context)
         bootstrap.sweep.assert_called_once_with()
         bootstrap.handle_due.assert_not_called()
+        assert emitted_metrics(capsys.readouterr().out) == ["UnsealedFactSeconds"]
 
     def test_lets_a_sweep_that_failed_be_seen(
         self, bootstrap: Mock, load_function: Load, event: Event, context: Context
     ) -> None:
+        bootstrap.wake_sealers.return_value = 0.0
         bootstrap.sweep.side_effect = RuntimeError("incomplete")
         with pytest.raises(RuntimeError, match="incomplete"):
             load_function("timers").handler(event("minute"), context)

@@ -2,13 +2,15 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from tools.laptop.template import template as read_template
 
+from interlock.engine.calls import LOST_CALL
 from interlock.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +34,7 @@ DOOR = {
     "IdentitiesTable": {"dynamodb:GetItem"},
     "TurnsQueue": SEND,
     "TimersQueue": SEND,
+    "AuditQueue": SEND,
 }
 WAKE_DELIVERIES = {"OutboxQueue": SEND}
 ALLOWED = {
@@ -44,6 +47,7 @@ ALLOWED = {
         "CoreTable.StreamArn": READ_STREAM,
         "*": {"dynamodb:ListStreams"},
         "TurnsQueue": SEND,
+        "AuditQueue": SEND,
         "FanoutFailures": SEND,
         **WAKE_DELIVERIES,
     },
@@ -54,17 +58,31 @@ ALLOWED = {
         "TimersQueue": SEND,
         "SealKey": {"kms:Decrypt"},
     },
+    "Audit": {
+        "CoreTable": {"dynamodb:Query", "dynamodb:DeleteItem"},
+        "AuditTable": {"dynamodb:Query", "dynamodb:PutItem"},
+        "AuditQueue": CONSUME,
+        "AuditKey": {"kms:Sign", "kms:GetPublicKey"},
+    },
     "Timers": {
         "CoreTable": READ_CORE | WRITE_CORE,
         "TurnsQueue": SEND,
+        "AuditQueue": SEND,
         "TimersQueue": SEND | CONSUME,
         **WAKE_DELIVERIES,
     },
 }
 FUNCTIONS = sorted(ALLOWED)
-QUEUES = ["OutboxQueue", "TimersQueue", "TurnsQueue"]
-DEAD_LETTERS = ["FanoutFailures", "OutboxDeadLetters", "TimersDeadLetters", "TurnsDeadLetters"]
-TABLES = ["CoreTable", "IdentitiesTable"]
+QUEUES = ["AuditQueue", "OutboxQueue", "TimersQueue", "TurnsQueue"]
+DEAD_LETTERS = [
+    "AuditDeadLetters",
+    "FanoutFailures",
+    "OutboxDeadLetters",
+    "TimersDeadLetters",
+    "TurnsDeadLetters",
+]
+TABLES = ["AuditTable", "CoreTable", "IdentitiesTable"]
+INDEXED_TABLES = ["CoreTable", "IdentitiesTable"]
 SET_ELSEWHERE = {
     # For local use only: a deployment that sets it lets anybody in.
     "INTERLOCK_ANONYMOUS_TENANT",
@@ -76,8 +94,7 @@ SET_ELSEWHERE = {
     "INTERLOCK_LOCAL_WEBHOOKS",
     # Off unless they are set: the template deploys A2A 1.0, with an unsigned card.
     "INTERLOCK_A2A_0_3",
-    "INTERLOCK_SIGNING_KEY_FILE",
-    "INTERLOCK_SIGNING_KMS_KEY",
+    "INTERLOCK_SIGNING_KEY",
     "INTERLOCK_STREAMS",
     "INTERLOCK_STREAM_SECONDS",
 }
@@ -213,6 +230,24 @@ class TestLeastPrivilege:
             actions = {action for action, resource in statements(role) if "Identities" in resource}
             assert actions <= {"dynamodb:GetItem"}
 
+    def test_only_the_sealer_adds_to_the_audit_trail_and_nobody_changes_it(self, template: Template) -> None:
+        actions = {
+            (name, action)
+            for name, role in of_type(template, "AWS::IAM::Role").items()
+            for action, resource in statements(role)
+            if "AuditTable" in resource
+        }
+        assert actions == {("AuditRole", "dynamodb:Query"), ("AuditRole", "dynamodb:PutItem")}
+
+    def test_only_the_sealer_signs(self, template: Template) -> None:
+        signing = {
+            name
+            for name, role in of_type(template, "AWS::IAM::Role").items()
+            for action, _ in statements(role)
+            if action == "kms:Sign"
+        }
+        assert signing == {"AuditRole"}
+
 
 class TestFunctions:
     @pytest.mark.parametrize("name", FUNCTIONS)
@@ -288,8 +323,12 @@ class TestTables:
     def test_has_the_keys_that_the_store_uses(self, template: Template, name: str) -> None:
         properties = template["Resources"][name]["Properties"]
         keys = [(key["AttributeName"], key["KeyType"]) for key in properties["KeySchema"]]
-        (index,) = properties["GlobalSecondaryIndexes"]
         assert keys == [("pk", "HASH"), ("sk", "RANGE")]
+        assert ("GlobalSecondaryIndexes" in properties) == (name in INDEXED_TABLES)
+
+    @pytest.mark.parametrize("name", INDEXED_TABLES)
+    def test_has_the_views_that_the_store_uses(self, template: Template, name: str) -> None:
+        (index,) = template["Resources"][name]["Properties"]["GlobalSecondaryIndexes"]
         assert index["IndexName"] == "views"
         assert [key["AttributeName"] for key in index["KeySchema"]] == ["view", "view_at"]
         assert index["Projection"] == {"ProjectionType": "ALL"}
@@ -320,7 +359,12 @@ class TestQueues:
 
     @pytest.mark.parametrize(
         ("queue", "consumer"),
-        [("TurnsQueue", "Turns"), ("TimersQueue", "Timers"), ("OutboxQueue", "Outbox")],
+        [
+            ("TurnsQueue", "Turns"),
+            ("TimersQueue", "Timers"),
+            ("OutboxQueue", "Outbox"),
+            ("AuditQueue", "Audit"),
+        ],
     )
     def test_hides_a_message_for_six_times_the_time_of_its_function(
         self, template: Template, queue: str, consumer: str
@@ -335,11 +379,18 @@ class TestQueues:
             assert hidden >= 6 * timeout
 
     @pytest.mark.parametrize(
-        ("name", "event"), [("Turns", "Queue"), ("Timers", "Queue"), ("Outbox", "Queue")]
+        ("name", "event"), [("Turns", "Queue"), ("Timers", "Queue"), ("Outbox", "Queue"), ("Audit", "Queue")]
     )
     def test_a_batch_fails_in_part(self, template: Template, name: str, event: str) -> None:
         source = function(template, name)["Events"][event]["Properties"]
         assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+
+    def test_one_sealer_at_a_time_for_each_chain(self, template: Template) -> None:
+        queue = template["Resources"]["AuditQueue"]["Properties"]
+        assert queue["FifoQueue"] is True
+        assert template["Resources"]["AuditDeadLetters"]["Properties"]["FifoQueue"] is True
+        fifo = {name for name, found in of_type(template, "AWS::SQS::Queue").items() if "FifoQueue" in found}
+        assert fifo == {"AuditQueue", "AuditDeadLetters"}
 
     @pytest.mark.parametrize("name", ["Turns", "Outbox"])
     def test_what_may_take_long_holds_up_nothing_else(self, template: Template, name: str) -> None:
@@ -359,11 +410,16 @@ class TestStream:
         assert source["StartingPosition"] == "TRIM_HORIZON"
         assert source["MaximumBatchingWindowInSeconds"] <= 1
 
-    def test_lets_through_turns_that_no_one_has_claimed_and_events_to_be_delivered(
+    def test_lets_through_turns_that_no_one_has_claimed_events_to_be_delivered_and_new_facts(
         self, template: Template
     ) -> None:
         source = function(template, "Fanout")["Events"]["Stream"]["Properties"]
-        runs, events = [json.loads(f["Pattern"])["dynamodb"] for f in source["FilterCriteria"]["Filters"]]
+        *both, facts = [json.loads(f["Pattern"]) for f in source["FilterCriteria"]["Filters"]]
+        runs, events = [pattern["dynamodb"] for pattern in both]
+        assert facts == {
+            "eventName": ["INSERT"],
+            "dynamodb": {"Keys": {"pk": {"S": [{"prefix": "FACT#"}]}}},
+        }
         assert runs == {
             "Keys": {"pk": {"S": [{"prefix": "RUN#"}]}},
             "NewImage": {"phase": {"S": ["new"]}},
@@ -513,8 +569,8 @@ class TestStreaming:
 
 class TestPushNotifications:
     def test_what_web_hooks_hold_has_a_key_of_its_own(self, template: Template) -> None:
-        ((name, properties),) = of_type(template, "AWS::KMS::Key").items()
-        resource = template["Resources"][name]
+        name, resource = "SealKey", template["Resources"]["SealKey"]
+        properties = resource["Properties"]
         assert properties["EnableKeyRotation"] is True
         assert resource["DeletionPolicy"] == resource["UpdateReplacePolicy"] == "Retain"
         (statement,) = properties["KeyPolicy"]["Statement"]
@@ -524,11 +580,41 @@ class TestPushNotifications:
             assert variables["INTERLOCK_SEAL_KEY"] == {"Fn::GetAtt": [name, "Arn"]}
 
     def test_off_means_no_key_and_no_right_to_any(self, without_push: Template) -> None:
-        assert not of_type(without_push, "AWS::KMS::Key")
-        assert "kms:" not in json.dumps(of_type(without_push, "AWS::IAM::Role"))
+        assert list(of_type(without_push, "AWS::KMS::Key")) == ["AuditKey"]
+        assert "SealKey" not in json.dumps(of_type(without_push, "AWS::IAM::Role"))
         for name in FUNCTIONS:
             variables = function(without_push, name)["Environment"]["Variables"]
             assert variables["INTERLOCK_SEAL_KEY"] == ""
+
+
+class TestAuditTrail:
+    def test_its_checkpoints_have_a_key_of_their_own(self, template: Template) -> None:
+        resource = template["Resources"]["AuditKey"]
+        assert (resource["Properties"]["KeySpec"], resource["Properties"]["KeyUsage"]) == (
+            "ECC_NIST_P256",
+            "SIGN_VERIFY",
+        )
+        assert resource["DeletionPolicy"] == resource["UpdateReplacePolicy"] == "Retain"
+
+    def test_it_is_on_unless_it_is_turned_off(self, template: Template) -> None:
+        parameter = template["Parameters"]["AuditMode"]
+        assert parameter["Default"] == Settings().audit == "default"
+        for mode in parameter["AllowedValues"]:
+            assert Settings.load({"INTERLOCK_AUDIT": mode}).audit == mode
+
+    def test_a_fact_that_is_not_sealed_and_a_call_that_was_not_noted_ring(
+        self, template: Template, load_function: Callable[[str], ModuleType]
+    ) -> None:
+        alarms = of_type(template, "AWS::CloudWatch::Alarm")
+        unsealed, lost = alarms["UnsealedFactsAlarm"], alarms["LostCallFactsAlarm"]
+        assert unsealed["Namespace"] == lost["Namespace"] == "Interlock"
+        assert unsealed["MetricName"] == load_function("timers").UNSEALED_SECONDS
+        assert unsealed["Dimensions"] == [{"Name": "service", "Value": "timers"}]
+        filters = of_type(template, "AWS::Logs::MetricFilter")
+        assert {found["LogGroupName"]["Ref"] for found in filters.values()} == {"A2aLogs", "OperatorLogs"}
+        for found in filters.values():
+            assert found["FilterPattern"] == f'"{LOST_CALL}"'
+            assert found["MetricTransformations"][0]["MetricName"] == lost["MetricName"]
 
 
 class TestAlarms:

@@ -131,6 +131,7 @@ class TurnWaker:
     turns: list[tuple[str, str, int]] = field(default_factory=list)
     timers: list[tuple[Key, datetime]] = field(default_factory=list)
     pushes: list[tuple[str, str]] = field(default_factory=list)
+    chains: list[str] = field(default_factory=list)
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         if self.at_once:
@@ -140,6 +141,9 @@ class TurnWaker:
 
     def wake_push(self, tenant: str, task_id: str) -> None:
         self.pushes.append((tenant, task_id))
+
+    def wake_seal(self, chain: str) -> None:
+        self.chains.append(chain)
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         self.timers.append((key, at))

@@ -33,6 +33,7 @@ DEV_JSON = Path(".interlock/dev.json")
 """Below the folder that it is started in, as the command line looks for it."""
 SEAL_KEY = DEV_JSON.with_name("seal.key")
 SIGNING_KEY = DEV_JSON.with_name("signing-key.pem")
+AUDIT_KEY = DEV_JSON.with_name("audit-key.pem")
 LOOPBACK = "127.0.0.1"
 STACK = "laptop"
 TENANT = "demo"
@@ -78,6 +79,8 @@ def serve(listener: socket.socket, url: str, endpoint: str) -> None:
         INTERLOCK_TIMERS_QUEUE=outputs["TimersQueue"],
         INTERLOCK_OUTBOX_QUEUE=outputs["OutboxQueue"],
         INTERLOCK_OUTBOX_DEAD_LETTERS=outputs["OutboxDeadLetters"],
+        INTERLOCK_AUDIT_TABLE=outputs["AuditTable"],
+        INTERLOCK_AUDIT_QUEUE=outputs["AuditQueue"],
         **key_files(),
         INTERLOCK_LOCAL_WEBHOOKS="true",
         POWERTOOLS_METRICS_DISABLED="true",
@@ -100,7 +103,12 @@ def key_files() -> dict[str, str]:
     DEV_JSON.parent.mkdir(exist_ok=True)
     create_seal_key(SEAL_KEY)
     create_signing_key(SIGNING_KEY)
-    return {"INTERLOCK_SEAL_KEY": f"file:{SEAL_KEY}", "INTERLOCK_SIGNING_KEY": f"file:{SIGNING_KEY}"}
+    create_signing_key(AUDIT_KEY)
+    return {
+        "INTERLOCK_SEAL_KEY": f"file:{SEAL_KEY}",
+        "INTERLOCK_SIGNING_KEY": f"file:{SIGNING_KEY}",
+        "INTERLOCK_AUDIT_KEY": f"file:{AUDIT_KEY}",
+    }
 
 
 def create_resources() -> dict[str, str]:
@@ -146,8 +154,8 @@ def workers(outputs: dict[str, str]) -> Iterator[None]:
     from tools.laptop.template import event_source
     from tools.laptop.workers import Context, load_handler, serve_minutes, serve_queue
 
-    turns, fanout, outbox, timers = (
-        load_handler(name, ROOT) for name in ("turns", "fanout", "outbox", "timers")
+    turns, fanout, outbox, audit, timers = (
+        load_handler(name, ROOT) for name in ("turns", "fanout", "outbox", "audit", "timers")
     )
     stop = threading.Event()
     sqs = boto3.client("sqs")
@@ -165,6 +173,7 @@ def workers(outputs: dict[str, str]) -> Iterator[None]:
         start(serve_queue, sqs, outputs["TurnsQueue"], 1, "turns", turns, stop)
     for _ in range(OUTBOX_WORKERS):
         start(serve_queue, sqs, outputs["OutboxQueue"], 1, "outbox", outbox, stop)
+    start(serve_queue, sqs, outputs["AuditQueue"], 10, "audit", audit, stop)
     start(serve_queue, sqs, outputs["TimersQueue"], 10, "timers", timers, stop)
     start(serve_minutes, "timers", timers, stop)
     start(reader.run)

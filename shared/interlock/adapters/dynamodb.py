@@ -25,6 +25,7 @@ from interlock.adapters.paging import (
 )
 from interlock.adapters.sizes import check_item, check_key, check_keys, check_writes
 from interlock.engine.ports import (
+    AUDIT,
     LAST,
     Check,
     Condition,
@@ -106,19 +107,28 @@ def _refuse_cut_reply(response_dict: _Raw, **_: object) -> None:
 
 
 class DynamoTable:
-    """Implements `Table` and `Views` on one table with the keys `pk` and `sk` and the index `views`."""
+    """Implements `Table` and `Views` on one table with the keys `pk` and `sk` and the index `views`.
+
+    The audit trail is in `audit_table_name`: a transaction may span both.
+    """
 
     def __init__(
-        self, client: "DynamoDBClient", table_name: str, *, sleep: Callable[[float], None] = time.sleep
+        self,
+        client: "DynamoDBClient",
+        table_name: str,
+        audit_table_name: str = "",
+        *,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._client = client
         self._table = table_name
+        self._audit_table = audit_table_name or table_name
         self._sleep = sleep
 
     def get(self, key: Key) -> Item | None:
         check_key(key)
         reply = self._read(
-            self._client.get_item, TableName=self._table, Key=_raw_key(key), ConsistentRead=True
+            self._client.get_item, TableName=self._name(key.pk), Key=_raw_key(key), ConsistentRead=True
         )
         raw = reply.get("Item")
         return None if raw is None else _row(raw)[1]
@@ -126,7 +136,10 @@ class DynamoTable:
     def get_many(self, keys: Sequence[Key]) -> list[Item | None]:
         check_keys(keys)
         found: dict[Key, Item] = {}
-        pending: list[Any] = [_raw_key(key) for key in keys]
+        pending: _Raw = {}
+        for key in keys:
+            request = pending.setdefault(self._name(key.pk), {"Keys": [], "ConsistentRead": True})
+            request["Keys"].append(_raw_key(key))
         rounds = 0
         while pending:
             if rounds == BATCH_ROUNDS:
@@ -134,11 +147,10 @@ class DynamoTable:
             if rounds:
                 self._back_off(rounds)
             rounds += 1
-            request: _Raw = {self._table: {"Keys": pending, "ConsistentRead": True}}
-            reply = self._read(self._client.batch_get_item, RequestItems=request)
-            found.update(map(_row, reply["Responses"].get(self._table, ())))
-            left = reply["UnprocessedKeys"].get(self._table)
-            pending = [] if left is None else list(left["Keys"])
+            reply = self._read(self._client.batch_get_item, RequestItems=pending)
+            for items in reply["Responses"].values():
+                found.update(map(_row, items))
+            pending = dict(reply["UnprocessedKeys"])
         return [found.get(key) for key in keys]
 
     def query(
@@ -154,7 +166,7 @@ class DynamoTable:
         if not check_range(first, last, limit):
             return Page((), None)
         request = _range_request("pk", pk, "sk", first, last) | {
-            "TableName": self._table,
+            "TableName": self._name(pk),
             "ConsistentRead": True,
             "ScanIndexForward": not descending,
         }
@@ -230,7 +242,7 @@ class DynamoTable:
         check_writes(writes)
         for write in writes:
             check_item(write)
-        requests = [_write_request(write) | {"TableName": self._table} for write in writes]
+        requests = [_write_request(write) | {"TableName": self._name(write.key.pk)} for write in writes]
         try:
             if len(writes) > 1:
                 self._client.transact_write_items(
@@ -250,6 +262,9 @@ class DynamoTable:
             raise _store_error(error) from error
         except _NO_ANSWER as error:
             raise OutcomeUnknown(f"no answer: {type(error).__name__}") from error
+
+    def _name(self, pk: str) -> str:
+        return self._audit_table if pk.startswith(AUDIT) else self._table
 
     def _view_request(self, view: str, first: str, last: str, equals: Mapping[str, Value]) -> _Raw:
         request = _range_request("view", view, "view_at", first, last)

@@ -286,6 +286,7 @@ class MemoryWaker:
         self._turns: list[tuple[str, str, int]] = []
         self._pushes: list[tuple[str, str]] = []
         self._timers: list[tuple[Key, datetime]] = []
+        self._chains: list[str] = []
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         with self._lock:
@@ -294,6 +295,10 @@ class MemoryWaker:
     def wake_push(self, tenant: str, task_id: str) -> None:
         with self._lock:
             self._pushes.append((tenant, task_id))
+
+    def wake_seal(self, chain: str) -> None:
+        with self._lock:
+            self._chains.append(chain)
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         with self._lock:
@@ -309,6 +314,12 @@ class MemoryWaker:
         """Tenant and task of every wake since the last call, oldest first."""
         with self._lock:
             taken, self._pushes = self._pushes, []
+            return taken
+
+    def take_chains(self) -> list[str]:
+        """The chain of every wake since the last call, oldest first."""
+        with self._lock:
+            taken, self._chains = self._chains, []
             return taken
 
     def take_timers(self) -> list[tuple[Key, datetime]]:

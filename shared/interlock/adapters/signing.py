@@ -95,6 +95,12 @@ def create_signing_key(path: Path) -> None:
         file.write(pem)
 
 
+def signer_of(key: str) -> "FileSigner | KmsSigner":
+    """`key` is the id or ARN of a key of AWS KMS, or `file:` and the path of a private key in PEM."""
+    file = key.removeprefix("file:")
+    return FileSigner(Path(file)) if file != key else KmsSigner(kms_client(), key)
+
+
 def kms_client(endpoint_url: str | None = None) -> Any:
     """A client of AWS KMS that gives up early."""
     config = Config(connect_timeout=1, read_timeout=2, retries={"total_max_attempts": 2, "mode": "standard"})

@@ -1,4 +1,5 @@
-"""Wakes through Amazon SQS: standard queues for turns, for what falls due, and for what is to be delivered.
+"""Wakes through Amazon SQS: standard queues for turns, for what falls due, and for what is to be delivered,
+and one that keeps the order for the audit trail.
 
 A wake follows a decision that is already committed, so it may fail and must not fail the caller: it is
 logged and counted, and the stream and the minute sweeper find what nobody was woken for.
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -47,7 +49,7 @@ class SqsWaker:
 
     Messages are JSON objects: `{"tenant", "task", "turn"}` on the queue of turns and `{"tenant", "task"}` on
     the outbox, grouped by tenant so that no tenant's backlog holds up another's; `{"pk", "sk"}` on the queue
-    of timers.
+    of timers; `{"chain"}` on the audit queue.
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class SqsWaker:
         turns_queue_url: str,
         timers_queue_url: str,
         outbox_queue_url: str,
+        audit_queue_url: str,
         clock: Clock,
     ) -> None:
         self._client = client
         self._turns = turns_queue_url
         self._timers = timers_queue_url
         self._outbox = outbox_queue_url
+        self._audit = audit_queue_url
         self._clock = clock
         self._failures = count(1)
 
@@ -71,6 +75,11 @@ class SqsWaker:
 
     def wake_push(self, tenant: str, task_id: str) -> None:
         self._send(self._outbox, {"tenant": tenant, "task": task_id}, MessageGroupId=tenant)
+
+    def wake_seal(self, chain: str) -> None:
+        """Queued first in, first out, for each chain by itself: one sealer at a time."""
+        unique = str(uuid4())
+        self._send(self._audit, {"chain": chain}, MessageGroupId=chain or "-", MessageDeduplicationId=unique)
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         """What is further off than a message can wait is not sent: the sweeper arms it when it is near."""

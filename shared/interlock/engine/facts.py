@@ -5,7 +5,7 @@ A fact names people, tasks and outcomes, and holds digests; content, comments an
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from interlock.a2a.models import timestamp
-from interlock.engine.ports import Key, Put
+from interlock.engine.ports import Item, Key, Page, Put, Table, Write
 from interlock.engine.records import SCHEMA_VERSION, Event, TaskMeta, instant
 
 TASK_EVENT = "task.event"
@@ -28,6 +28,9 @@ PROMPT_EXPIRED = "prompt.expired"
 APPROVAL = "approval"
 CALL = "call"
 CALL_ADMITTED = "call.admitted"
+
+FACTS = "FACT#"
+"""Begins the partitions of facts that wait to be sealed, one for each chain."""
 
 _TRACEPARENT = re.compile(
     r"(?!ff)[0-9a-f]{2}-((?!0{32})[0-9a-f]{32})-((?!0{16})[0-9a-f]{16})-[0-9a-f]{2}(-.*)?"
@@ -95,13 +98,32 @@ class Fact:
         return Put(Key(fact_pk(chain), f"{instant(now)}#{uuid4()}"), {"v": SCHEMA_VERSION, "body": body})
 
 
+@dataclass(frozen=True, slots=True)
+class WithoutFacts:
+    """Implements `Table` where there is no audit trail: nothing is written for it."""
+
+    table: Table
+
+    def get(self, key: Key) -> Item | None:
+        return self.table.get(key)
+
+    def get_many(self, keys: Sequence[Key]) -> list[Item | None]:
+        return self.table.get_many(keys)
+
+    def query(self, pk: str, **options: Any) -> Page:
+        return self.table.query(pk, **options)
+
+    def write(self, *writes: Write) -> None:
+        self.table.write(*(write for write in writes if not write.key.pk.startswith(FACTS)))
+
+
 def fact_pk(chain: str) -> str:
-    return f"FACT#{chain}"
+    return f"{FACTS}{chain}"
 
 
 def chain_of(pk: str) -> str:
     """The chain whose facts are in a partition of `fact_pk`."""
-    return pk.removeprefix("FACT#")
+    return pk.removeprefix(FACTS)
 
 
 def actor(identity: str | None) -> dict[str, str]:

@@ -19,6 +19,8 @@ Item = dict[str, Value]
 """Attributes of one item without its keys. Structure is kept as JSON text."""
 
 
+AUDIT = "AUDIT#"
+"""Begins the partitions of the audit trail, which a deployment keeps in a table of their own."""
 LAST = "\U0010ffff"
 """Sorts behind every sort key."""
 
@@ -180,6 +182,9 @@ class Waker(Protocol):
 
     def wake_push(self, tenant: str, task_id: str) -> None:
         """Events of the task are to be delivered to its push notification configurations."""
+
+    def wake_seal(self, chain: str) -> None:
+        """There are facts to be sealed into the chain."""
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         """The due row under `key` is to be looked at, not before `at`."""

@@ -1,0 +1,140 @@
+"""The trail of calls: who called what, and how it ended, refusals too."""
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from interlock.a2a.errors import A2AError, InternalError, Unavailable
+from interlock.engine.context import Engine
+from interlock.engine.facts import CALL, CALL_ADMITTED, PROMPT_REFUSED, Fact
+from interlock.engine.ports import Put, StoreError, Write
+from interlock.engine.seal import register
+from interlock.oversight.principals import Principal
+
+NOBODY = ""
+"""The chain of calls whose caller is not known."""
+SEAL_SECONDS = 10.0
+"""How long a call waits for its seal, where that is required."""
+POLL_SECONDS = 0.05
+
+LOST_CALL = "a call is missing in the audit trail"
+"""Logged; an alarm looks for it."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
+_log = logging.getLogger(__name__)
+_registered: set[tuple[int, str]] = set()
+
+
+@dataclass(slots=True)
+class Call:
+    """One call. `caller` is None until it is known. `decision` names the prompt that it decides, if it does,
+    and what was decided; `digests` are of what it carries."""
+
+    method: str
+    caller: Principal | None = None
+    task_id: str | None = None
+    message_id: str | None = None
+    decision: Mapping[str, str | None] | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def chain(self) -> str:
+        return self.caller.tenant if self.caller is not None else NOBODY
+
+    def fact(self, kind: str, members: Mapping[str, Any] = {}, detail: Mapping[str, Any] = {}) -> Fact:
+        names = {"method": self.method, "taskId": named(self.task_id), "messageId": named(self.message_id)}
+        by = self.caller.id if self.caller is not None else None
+        return Fact(kind, by, self.digests, detail, {**names, **members})
+
+
+def named(text: str | None) -> str | None:
+    """A name as it may stand in the trail. What callers make up instead of one is their content."""
+    return text if text is not None and _NAME.fullmatch(text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """`required`: a call is served only if it can be sealed, else it is refused. Otherwise a call that could
+    not be noted is served, and that is logged and counted."""
+
+    engine: Engine
+    on: bool = True
+    required: bool = False
+    seal_seconds: float = SEAL_SECONDS
+
+    @contextmanager
+    def noted(self, call: Call) -> Iterator[None]:
+        """Notes the call that is made inside, however that ends."""
+        try:
+            yield
+        except A2AError as error:
+            self.note(call, error)
+            raise
+        except Exception:
+            self.note(call, InternalError())
+            raise
+        self.note(call)
+
+    def admit(self, call: Call) -> None:
+        """Before anything is done for the caller. Raises `Unavailable` where a seal is required."""
+        if not self.on:
+            return
+        try:
+            self._register(call.chain)
+            if self.required:
+                self._write(call, [call.fact(CALL_ADMITTED)])
+        except StoreError as error:
+            self._lost(error)
+
+    def note(self, call: Call, error: A2AError | None = None) -> None:
+        """After it. Raises `Unavailable` where a seal is required and was not to be had."""
+        if not self.on:
+            return
+        outcome = {"status": "ok"} if error is None else {"status": "error", "error": error.reason}
+        facts = [call.fact(CALL, {"outcome": outcome})]
+        if error is not None and call.decision is not None:
+            detail = {
+                "prompt": named(call.decision.get("prompt")),
+                "decision": named(call.decision.get("decision")),
+                "reason": error.message,
+            }
+            facts.append(call.fact(PROMPT_REFUSED, {"outcome": outcome}, detail))
+        try:
+            self._register(call.chain)
+            self._write(call, facts)
+        except StoreError as failed:
+            self._lost(failed)
+
+    def _register(self, chain: str) -> None:
+        """Once in each process, before the first fact of the chain: the sweeper finds them by it."""
+        known = (id(self.engine.table), chain)
+        if known not in _registered:
+            register(self.engine.table, chain)
+            _registered.add(known)
+
+    def _write(self, call: Call, facts: list[Fact]) -> None:
+        """Tried once: a fact that was written twice would be sealed twice."""
+        now = self.engine.clock.now()
+        puts: list[Put] = [fact.put(call.chain, now) for fact in facts]
+        writes: list[Write] = [*puts]
+        self.engine.table.write(*writes)
+        if self.required:
+            self._await_seal(call.chain, puts[-1])
+
+    def _await_seal(self, chain: str, last: Put) -> None:
+        clock = self.engine.clock
+        self.engine.waker.wake_seal(chain)
+        waited = 0.0
+        while self.engine.table.get(last.key) is not None:
+            if waited >= self.seal_seconds:
+                raise Unavailable("The call could not be sealed into the audit trail", retry_after=5)
+            clock.sleep(POLL_SECONDS)
+            waited += POLL_SECONDS
+
+    def _lost(self, error: StoreError) -> None:
+        if self.required:
+            raise Unavailable("The call could not be written to the audit trail", retry_after=5) from error
+        _log.error(LOST_CALL, exc_info=error)
