@@ -25,6 +25,7 @@ from interlock.a2a.card import AgentCapabilities, AgentExtension
 from interlock.a2a.models import (
     Artifact,
     AuthenticationInfo,
+    CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
     Empty,
     GetTaskPushNotificationConfigRequest,
@@ -173,6 +174,7 @@ def message(text: str = "go", **more: Any) -> dict[str, Any]:
 def test_a_send_is_answered_with_the_bare_task() -> None:
     answer = call("message/send", message("go", metadata={"a": {"b": None}}, extensions=["urn:x"]))
     assert answer.status == 200
+    assert "grüße\u2028".encode() in answer.body
     assert answer.json() == {
         "jsonrpc": "2.0",
         "id": 7,
@@ -282,6 +284,8 @@ def test_cancel_gives_the_task_and_refuses_what_is_over() -> None:
     call("message/send", message("wait"), at=at)
     canceled = call("tasks/cancel", {"id": "task-1", "metadata": {"why": None}}, at=at).json()["result"]
     assert (canceled["kind"], canceled["status"]["state"]) == ("task", "canceled")
+    assert isinstance(at.service, Service)
+    assert at.service.calls[-1][1] == CancelTaskRequest(id="task-1", metadata={"why": None})
     assert call("tasks/cancel", {"id": "task-1"}, at=at).json()["error"]["code"] == -32002
 
 
@@ -678,9 +682,12 @@ def test_http_json_speaks_1_0_only() -> None:
 
 
 def test_unless_it_is_set_0_3_is_not_served() -> None:
-    error = Door().rpc("message/send", message(), headers=HEADERS).json()["error"]
+    headers = {**HEADERS, "x-a2a-extensions": OTHER_EXTENSION}
+    answer = Door().rpc("message/send", message(), headers=headers)
+    error = answer.json()["error"]
     assert error["code"] == -32009
     assert error["data"][0]["metadata"] == {"supportedVersions": "1.0"}
+    assert answer.headers["a2a-extensions"] == OTHER_EXTENSION
 
 
 @pytest.mark.parametrize("name", ["x-a2a-extensions", "a2a-extensions"])
