@@ -96,9 +96,16 @@ class Wakes:
     def __init__(self) -> None:
         self.turns: dict[tuple[str, str, int], None] = {}
         self.timers: dict[Key, None] = {}
+        self.chains: dict[str, None] = {}
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         self.turns[tenant, task_id, turn] = None
+
+    def wake_push(self, tenant: str, task_id: str) -> None:
+        """No task of a story has a web hook."""
+
+    def wake_seal(self, chain: str) -> None:
+        self.chains[chain] = None
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         self.timers[key] = None

@@ -26,6 +26,7 @@ from interlock.oversight import hitl_prompt
 from interlock.oversight.approvals import (
     APPROVE,
     CHANGES,
+    DENY,
     KEY,
     RESPONSE_SCHEMA,
     Asked,
@@ -39,6 +40,13 @@ from interlock.oversight.approvals import (
 from interlock.oversight.canonical_json import NotCanonical, digest
 from interlock.oversight.principals import Kind, Principal, Role
 from interlock.oversight.schema_gate import Violation
+
+OUTCOMES: Mapping[str, str] = {
+    APPROVE: Checkpoint.APPROVED,
+    DENY: Checkpoint.DENIED,
+    CHANGES: Checkpoint.CHANGES_REQUESTED,
+}
+"""How a request ends by a decision that settles it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +78,8 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
         mine = _vote(deciding, decision)
         if ask is not None and _votes(ask).get(deciding.by.id) == mine:
             _check_response(engine, deciding, decision)
-            # The same person, the same decision: told so, also when the request is closed since.
-            return Admitted.COUNTED if ask.status == Checkpoint.OPEN else Admitted.ACCEPTED, view
+            # The same person, the same decision: told so, however the request has ended since.
+            return Admitted.ACCEPTED if ask.status == OUTCOMES[mine.decision] else Admitted.COUNTED, view
         if meta.ask is None or not meta.approval:
             raise InvalidParams("The task does not wait for an approval")
         if ask is None or ask.ask_id != meta.ask:
@@ -190,9 +198,7 @@ class Settled:
 
     @property
     def outcome(self) -> str:
-        if self.deciding.changes is not None:
-            return Checkpoint.CHANGES_REQUESTED
-        return Checkpoint.APPROVED if self.decision.approves else Checkpoint.DENIED
+        return OUTCOMES[self.votes[self.deciding.by.id].decision]
 
     def fact(self, *, reached: bool) -> Fact:
         """`reached`: whether the executor goes on with it."""

@@ -64,10 +64,6 @@ class Decision:
     digest: str
     comment: str | None = None
 
-    @property
-    def approves(self) -> bool:
-        return self.decision == APPROVE
-
     def to_wire(self) -> dict[str, Any]:
         wire = {"requestId": self.request_id, "decision": self.decision, "digest": self.digest}
         if self.comment is not None:

@@ -459,6 +459,19 @@ def test_a_repeat_is_told_so_also_after_the_close_and_of_whoever_did_not_decide(
         decide(deployment, CLEO, task_id, requestId=request_id, digest=DIGEST)
 
 
+@pytest.mark.parametrize("exit_", ["superseded", "denied"])
+def test_a_repeat_is_told_that_it_counted_where_it_decided_nothing(exit_: str) -> None:
+    deployment, task_id = waiting(quorum=2)
+    said = decision(task_id, deployment.open_prompt(task_id))
+    decide(deployment, ANN, task_id)
+    if exit_ == "denied":
+        decide(deployment, BEN, task_id, "deny")
+    else:
+        deployment.send(message("no", task_id=task_id))
+    with deployment.unchanged():
+        assert deciding.decide(deployment.engine, Deciding(ANN, task_id, said))[0] is Admitted.COUNTED
+
+
 def test_whoever_approved_may_still_deny_and_that_counts() -> None:
     seen: list[Approval] = []
     deployment, task_id = waiting(quorum=2, then=recording(seen))
