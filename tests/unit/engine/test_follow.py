@@ -1,9 +1,11 @@
 """Streams of a task: from its log, in its order, as many as a tenant may have."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from greenlet import getcurrent, greenlet
 from tests.support.twin import (
     AGENT,
     ANN,
@@ -440,17 +442,22 @@ class TestSlots:
             stream(deployment, answer, ANN)
         assert deployment.meta(task_id).task_state is TaskState.INPUT_REQUIRED
 
-    def test_many_that_come_at_once_all_get_one(self) -> None:
-        deployment = self.limited(30)
-        waiting_ones = [29]
+    def test_many_that_come_at_once_all_get_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In lockstep: all have looked before any of them takes one."""
+        monkeypatch.setattr("interlock.engine.follow.random", random.Random(1))
+        deployment = self.limited(40)
 
-        def another(operation: str, arguments: tuple[Any, ...]) -> None:
-            if operation == "write" and waiting_ones[0]:
-                waiting_ones[0] -= 1
-                Slot(deployment.engine, "acme")
+        def others_first(operation: str, arguments: tuple[Any, ...]) -> None:
+            schedule = getcurrent().parent
+            assert schedule is not None
+            schedule.switch()
 
-        deployment.hook(before=another)
-        Slot(deployment.engine, "acme")
+        deployment.hook(before=others_first)
+        callers = [greenlet(lambda: Slot(deployment.engine, "acme")) for _ in range(30)]
+        while callers:
+            for caller in callers:
+                caller.switch()
+            callers = [caller for caller in callers if not caller.dead]
         assert len(set(slots(deployment).values())) == 30
 
     def test_a_store_that_never_answers_is_said_to_be_unavailable(self) -> None:
