@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 LOOPBACK = "127.0.0.1"
+TESTS, REQUIREMENTS = Path("reports/junitreport.xml"), Path("reports/compatibility.json")
+"""What the kit writes, below its checkout."""
 REQUIRED = "urn:a2a:tck:required-extension"
 CRASH = (
     "tests/compatibility/core_operations/test_transport_behavior.py"
@@ -144,7 +146,7 @@ def main() -> None:
     with profile.server() as server:
         done = run_kit(checkout, python, server, (*profile.options, *given.options))
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, stdout=subprocess.PIPE, check=True)
-    print(f"\nkit {commit.stdout.decode().strip()}, profile {given.profile}\n{summary(checkout / 'reports')}")
+    print(f"\nkit {commit.stdout.decode().strip()}, profile {given.profile}\n{summary(checkout)}")
     sys.exit(done)
 
 
@@ -156,18 +158,21 @@ def run_kit(checkout: Path, python: str | Path, server: Server, options: tuple[s
         plugin.TOKEN: server.token,
         "PYTHONPATH": str(Path(plugin.__file__).parent),
     }
+    # Those of an earlier run must not stand for this one.
+    for report in (TESTS, REQUIREMENTS):
+        (checkout / report).unlink(missing_ok=True)
     command = [*map(str, kit), "--", "-p", plugin.__name__.rpartition(".")[2], *options]
     return subprocess.run(command, cwd=checkout, env=environment, check=False).returncode
 
 
-def summary(reports: Path) -> str:
+def summary(checkout: Path) -> str:
     """Tests, and why some were skipped; what the kit records for each binding, and of its MUSTs."""
-    suite = ElementTree.parse(reports / "junitreport.xml").getroot()  # noqa: S314 (the kit's own)
+    suite = ElementTree.parse(checkout / TESTS).getroot()  # noqa: S314 (the kit's own)
     cases = list(suite.iter("testcase"))
     skipped = Counter(reason.get("message", "") for reason in suite.iter("skipped"))
     failed = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
     passed = len(cases) - len(failed) - skipped.total()
-    recorded = json.loads((reports / "compatibility.json").read_text())
+    recorded = json.loads((checkout / REQUIREMENTS).read_text())
     lines = [f"tests: {passed} passed, {len(failed)} failed, {skipped.total()} skipped"]
     lines += [f"  failed: {case.get('classname')}::{case.get('name')}" for case in failed]
     lines += [f"  skipped: {count:3} {reason}" for reason, count in skipped.most_common()]
