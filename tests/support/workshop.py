@@ -20,6 +20,8 @@ QUESTION = {
     "required": ["approved"],
     "additionalProperties": False,
 }
+ACTION = {"tool": "work", "times": 1}
+QUORUM = 3
 
 agent = Agent("workshop", "Asks once, and then is done.")
 
@@ -43,6 +45,20 @@ async def busy(turn: Turn) -> None:
 @agent.skill("timed", "Waits for a limited time", matches=lambda message: "in time" in message.text)
 async def timed(turn: Turn) -> None:
     await work(turn, deadline=timedelta(seconds=DEADLINE_SECONDS))
+
+
+@agent.skill("grave", "Takes the approval of three", matches=lambda message: "by leave" in message.text)
+async def grave(turn: Turn) -> None:
+    note(turn)
+    if turn.approval is None:
+        deadline = timedelta(seconds=DEADLINE_SECONDS)
+        await turn.request_approval(ACTION, "Go on?", quorum=QUORUM, deadline=deadline)
+    elif turn.approval.approved:
+        turn.approval.consume(ACTION)
+        await turn.artifact({"approvers": list(turn.approval.approvers)}, name=turn.approval.decided_by)
+        await turn.complete("Done")
+    else:
+        await turn.reject("Not done")
 
 
 async def work(turn: Turn, deadline: timedelta | None = None) -> None:
