@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from interlock.agents import Agent, Turn
+    from interlock.agents import Agent, Gate, Turn
 else:
 
     def __getattr__(name):
@@ -17,4 +17,4 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["Agent", "Turn"]
+__all__ = ["Agent", "Gate", "Turn"]

@@ -4,9 +4,8 @@ import re
 from decimal import Decimal
 
 from interlock.a2a.models import JsonObject
-from interlock.agents import Agent, Turn
+from interlock.agents import Agent, Gate, Turn
 from interlock.agents.demo.matching import text_begins_with
-from interlock.oversight.approvals import Gate
 
 APPROVERS = frozenset({"bearer:alice", "bearer:bob", "bearer:carol"})
 FOUR_EYES_FROM = Decimal(100)
