@@ -124,11 +124,12 @@ def authenticate(authorization: str | None) -> "Principal":
 
 
 @cache
-def calls() -> "Calls":
+def calls() -> "Calls | None":
+    """None where there is no audit trail."""
     from interlock.engine.calls import Calls
 
     mode = settings().audit
-    return Calls(engine(), on=mode != "off", required=mode == "required")
+    return None if mode == "off" else Calls(engine(), required=mode == "required")
 
 
 @cache
@@ -186,7 +187,7 @@ def agents_door(*, threads: bool = False) -> "Starlette":
     )
     extended = PublishedCard(extended_card(agent(), card), v0_3=chosen.a2a_0_3, signer=signer())
     service = OversightService(
-        engine(), agent(), authenticate, card, chosen.check_media_types, push(), extended
+        engine(), agent(), authenticate, card, chosen.check_media_types, push(), extended, calls()
     )
     return create_app(
         service,
@@ -209,7 +210,7 @@ def streaming_door() -> "ASGIApp":
 def people_door() -> "FastAPI":
     from interlock.doors.people import create_app
 
-    return create_app(engine(), authenticate)
+    return create_app(engine(), authenticate, calls())
 
 
 @cache

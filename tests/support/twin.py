@@ -37,6 +37,7 @@ from interlock.agents import Agent, Turn
 from interlock.agents.executor import PythonExecutor
 from interlock.doors import people
 from interlock.doors.agents import OversightService, agent_card, extended_card
+from interlock.engine.calls import Calls
 from interlock.engine.cancel import cancel_task
 from interlock.engine.context import Engine, Limits, new_id
 from interlock.engine.get import get_task, list_tasks
@@ -225,6 +226,8 @@ class Deployment:
     limits: Limits = field(default_factory=Limits)
     check_parts: bool = False
     turn_seconds: float = 60.0
+    calls: Calls | None = None
+    """Off, so that calls leave nothing, unless a test turns it on."""
     push: Push | None = field(default=None, init=False)
     """Off until a test turns it on (`tests.support.push`)."""
 
@@ -339,12 +342,12 @@ class Deployment:
         card = agent_card(self.agent, streaming=streaming, push_notifications=self.push is not None)
         extended = PublishedCard(extended_card(self.agent, card), v0_3=v0_3, signer=signer)
         service = OversightService(
-            self.engine, self.agent, identify, card, self.check_parts, self.push, extended
+            self.engine, self.agent, identify, card, self.check_parts, self.push, extended, self.calls
         )
         return create_app(service, card, run=run_in_threadpool, v0_3=v0_3, signer=signer, **options)
 
     def people_door(self) -> FastAPI:
-        return people.create_app(self.engine, identify)
+        return people.create_app(self.engine, identify, self.calls)
 
     def hook(self, *, before: Hook = no_hook, after: Hook = no_hook) -> None:
         """From now on these are called around the engine's store operations; without any, none is."""

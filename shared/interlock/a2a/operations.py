@@ -187,6 +187,7 @@ class Server:
             idempotency_key=http.headers.get("idempotency-key"),
             address=address(http, self.public_url) if operation.addressed else None,
             version=operation.version,
+            traceparent=http.headers.get("traceparent"),
         )
         gate = operation.gate
         if gate is not None and not getattr(self.capabilities, gate.capability):

@@ -33,7 +33,7 @@ class CallContext:
     `credential` is the `Authorization` header as received, or None. `extensions` are the URIs that
     are both requested and supported, as declared in the card. `idempotency_key` is the header's
     value, unchecked. `address` is where the request came, for operations that are about it. `version` is that
-    of the protocol it came in.
+    of the protocol it came in. `traceparent` is the header of W3C Trace Context, unchecked.
     """
 
     credential: str | None = None
@@ -41,6 +41,7 @@ class CallContext:
     idempotency_key: str | None = None
     address: Address | None = None
     version: str = PROTOCOL_VERSION
+    traceparent: str | None = None
 
 
 class EventStream(Protocol):

@@ -1,7 +1,7 @@
 """The agents' door: the A2A operations over the engine, for an authenticated caller."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from interlock.a2a.card import (
@@ -28,6 +28,7 @@ from interlock.a2a.models import (
     ListTaskPushNotificationConfigsResponse,
     ListTasksRequest,
     ListTasksResponse,
+    Message,
     SendMessageRequest,
     SendMessageResponse,
     SubscribeToTaskRequest,
@@ -39,8 +40,10 @@ from interlock.a2a.service import CallContext, EventStream
 from interlock.agents import Agent
 from interlock.agents.agent import DeclaredSkill
 from interlock.engine import push
+from interlock.engine.calls import Call, Calls
 from interlock.engine.cancel import cancel_task
 from interlock.engine.context import Directory, Engine
+from interlock.engine.facts import traced
 from interlock.engine.follow import send_streaming_message, subscribe_to_task
 from interlock.engine.get import get_task, list_tasks
 from interlock.engine.ports import StoreError
@@ -77,16 +80,32 @@ class OversightService:
     """None where push notifications are off; then the card says so, and no operation on them gets here."""
     extended: PublishedCard | None = None
     """What authenticated callers get, where the card declares that there is one."""
+    calls: Calls | None = None
+    """None where there is no audit trail."""
+
+    @contextmanager
+    def _call(
+        self, context: CallContext, method: str, task_id: str | None = None, message: Message | None = None
+    ) -> Iterator[tuple[Principal, Call]]:
+        """Everything that is said of a call beside what it does: who makes it, and that it was made."""
+        call = Call(method, task_id=task_id)
+        if message is not None:
+            call.carries(message)
+        noted = self.calls.noted(call) if self.calls is not None else nullcontext()
+        with traced(context.traceparent), noted, store_errors():
+            call.caller = self.identify(context.credential)
+            if self.calls is not None:
+                self.calls.admit(call)
+            yield call.caller, call
 
     def authenticate(self, context: CallContext) -> None:
         self.identify(context.credential)
 
     def send_message(self, context: CallContext, request: SendMessageRequest) -> SendMessageResponse:
-        caller = self.identify(context.credential)
-        if self.check_parts:
-            check_media_types(self.card, request.message)
-        with store_errors():
-            return send_message(
+        with self._call(context, "SendMessage", message=request.message) as (caller, call):
+            if self.check_parts:
+                check_media_types(self.card, request.message)
+            response = send_message(
                 self.engine,
                 self.directory,
                 caller,
@@ -95,12 +114,14 @@ class OversightService:
                 idempotency_key=context.idempotency_key,
                 push=self._push(context),
             )
+            if response.task is not None:
+                call.task_id = response.task.id
+            return response
 
     def send_streaming_message(self, context: CallContext, request: SendMessageRequest) -> EventStream:
-        caller = self.identify(context.credential)
-        if self.check_parts:
-            check_media_types(self.card, request.message)
-        with store_errors():
+        with self._call(context, "SendStreamingMessage", message=request.message) as (caller, _):
+            if self.check_parts:
+                check_media_types(self.card, request.message)
             return send_streaming_message(
                 self.engine,
                 self.directory,
@@ -112,36 +133,31 @@ class OversightService:
             )
 
     def subscribe_to_task(self, context: CallContext, request: SubscribeToTaskRequest) -> EventStream:
-        caller = self.identify(context.credential)
-        with store_errors():
+        with self._call(context, "SubscribeToTask", request.id) as (caller, _):
             return subscribe_to_task(self.engine, caller, request, extensions=context.extensions)
 
     def create_push_config(
         self, context: CallContext, request: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
-        caller = self.identify(context.credential)
-        with store_errors():
+        with self._call(context, "CreateTaskPushNotificationConfig", request.task_id) as (caller, _):
             return push.create(self._pushes(context), caller, request, extensions=context.extensions)
 
     def get_push_config(
         self, context: CallContext, request: GetTaskPushNotificationConfigRequest
     ) -> TaskPushNotificationConfig:
-        caller = self.identify(context.credential)
-        with store_errors():
+        with self._call(context, "GetTaskPushNotificationConfig", request.task_id) as (caller, _):
             return push.get(self._pushes(context), caller, request)
 
     def list_push_configs(
         self, context: CallContext, request: ListTaskPushNotificationConfigsRequest
     ) -> ListTaskPushNotificationConfigsResponse:
-        caller = self.identify(context.credential)
-        with store_errors():
+        with self._call(context, "ListTaskPushNotificationConfigs", request.task_id) as (caller, _):
             return push.list_configs(self._pushes(context), caller, request)
 
     def delete_push_config(
         self, context: CallContext, request: DeleteTaskPushNotificationConfigRequest
     ) -> Empty:
-        caller = self.identify(context.credential)
-        with store_errors():
+        with self._call(context, "DeleteTaskPushNotificationConfig", request.task_id) as (caller, _):
             return push.delete(self._pushes(context), caller, request)
 
     def _push(self, context: CallContext) -> Push | None:
@@ -154,27 +170,25 @@ class OversightService:
         return found
 
     def get_task(self, context: CallContext, request: GetTaskRequest) -> Task:
-        caller = self.identify(context.credential)
-        with store_errors():
+        with self._call(context, "GetTask", request.id) as (caller, _):
             return get_task(self.engine, caller, request, extensions=context.extensions)
 
     def list_tasks(self, context: CallContext, request: ListTasksRequest) -> ListTasksResponse:
-        caller = self.identify(context.credential)
-        with store_errors():
+        with self._call(context, "ListTasks") as (caller, _):
             return list_tasks(self.engine, caller, request, extensions=context.extensions)
 
     def cancel_task(self, context: CallContext, request: CancelTaskRequest) -> Task:
-        caller = self.identify(context.credential)
-        with store_errors():
+        with self._call(context, "CancelTask", request.id) as (caller, _):
             return cancel_task(self.engine, caller, request, extensions=context.extensions)
 
     def get_extended_agent_card(
         self, context: CallContext, request: GetExtendedAgentCardRequest
     ) -> AgentCard:
-        check_tenant(self.identify(context.credential), request.tenant)
-        if self.extended is None or context.address is None:
-            raise ExtendedAgentCardNotConfigured
-        return self.extended.at(context.address)
+        with self._call(context, "GetExtendedAgentCard") as (caller, _):
+            check_tenant(caller, request.tenant)
+            if self.extended is None or context.address is None:
+                raise ExtendedAgentCardNotConfigured
+            return self.extended.at(context.address)
 
 
 def agent_card(

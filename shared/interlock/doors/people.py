@@ -3,14 +3,17 @@
 Errors have the form of A2A's HTTP+JSON binding (specification 11.6): a client reads both doors alike.
 """
 
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from pydantic import ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 
 from interlock.a2a import strict_json
 from interlock.a2a.body import read_body
@@ -22,8 +25,10 @@ from interlock.a2a.negotiation import JSON, check_content_type
 from interlock.a2a.operations import parse
 from interlock.doors.agents import Authenticate, store_errors
 from interlock.engine.answer import Answer, admit_answer
+from interlock.engine.calls import Call, Calls
 from interlock.engine.context import Engine, new_id
 from interlock.engine.decide import Deciding, decide
+from interlock.engine.facts import traced
 from interlock.engine.inbox import Question, checkpoint, open_checkpoints
 from interlock.engine.records import parse_instant
 from interlock.engine.resume import resume_task
@@ -128,13 +133,20 @@ CheckpointId = Annotated[UUID, Path()]
 IdempotencyKey = Annotated[str | None, Header(min_length=16, max_length=255, pattern=r"^[A-Za-z0-9\-_.:]+$")]
 
 
-def create_app(engine: Engine, identify: Authenticate) -> FastAPI:
+def create_app(engine: Engine, identify: Authenticate, calls: Calls | None = None) -> FastAPI:
+    """`calls` is None where there is no audit trail."""
+
     def caller(request: Request) -> Principal:
-        return identify(request.headers.get("authorization"))
+        call: Call = request.state.call
+        call.caller = identify(request.headers.get("authorization"))
+        if calls is not None:
+            calls.admit(call)
+        return call.caller
 
     Caller = Annotated[Principal, Depends(caller)]  # noqa: N806
     router = APIRouter(
         prefix="/people",
+        route_class=_noting(calls),
         dependencies=[Depends(HTTPBearer(auto_error=False))],
         responses={"default": {"model": RefusalBody, "description": "As in A2A's HTTP+JSON binding"}},
     )
@@ -166,8 +178,11 @@ def create_app(engine: Engine, identify: Authenticate) -> FastAPI:
     def answer_body(value: Annotated[JsonObject, Depends(json_object)]) -> AnswerBody:
         return parse(AnswerBody, value)
 
-    def decision_body(value: Annotated[JsonObject, Depends(json_object)]) -> DecisionBody:
-        return parse(DecisionBody, value)
+    def decision_body(request: Request, value: Annotated[JsonObject, Depends(json_object)]) -> DecisionBody:
+        body = parse(DecisionBody, value)
+        call: Call = request.state.call
+        call.decision = {**(call.decision or {}), "decision": body.decision}
+        return body
 
     @router.post("/tasks/{task_id}/checkpoints/{checkpoint_id}/answer", openapi_extra=_json_body(AnswerBody))
     def answer(
@@ -248,6 +263,40 @@ def create_app(engine: Engine, identify: Authenticate) -> FastAPI:
     app.add_exception_handler(405, http_exception)
     app.add_exception_handler(Exception, _failed)
     return app
+
+
+def _noting(calls: Calls | None) -> type[APIRoute]:
+    """Routes whose calls go on the audit trail, also those that are refused before their function runs."""
+
+    class NotingRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            handle, method = super().get_route_handler(), f"people.{self.name}"
+
+            async def noted(request: Request) -> Response:
+                call = Call(method, task_id=request.path_params.get("task_id"))
+                if request.method == "POST" and "checkpoint_id" in request.path_params:
+                    call.decision = {"prompt": request.path_params["checkpoint_id"]}
+                request.state.call = call
+                with traced(request.headers.get("traceparent")):
+                    try:
+                        response = await handle(request)
+                    except Exception as error:
+                        if calls is not None:
+                            await run_in_threadpool(calls.note, call, _told(error))
+                        raise
+                    if calls is not None:
+                        await run_in_threadpool(calls.note, call)
+                    return response
+
+            return noted
+
+    return NotingRoute
+
+
+def _told(error: Exception) -> A2AError:
+    if isinstance(error, A2AError):
+        return error
+    return InvalidParams() if isinstance(error, RequestValidationError) else InternalError()
 
 
 def _json_body(model: type[Wire]) -> dict[str, Any]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interlock.a2a.errors import A2AError, InternalError, Unavailable
+from interlock.a2a.models import Message
 from interlock.engine.context import Engine
-from interlock.engine.facts import CALL, CALL_ADMITTED, PROMPT_REFUSED, Fact
+from interlock.engine.facts import CALL, CALL_ADMITTED, PROMPT_REFUSED, Fact, text_digest
 from interlock.engine.ports import Put, StoreError, Write
 from interlock.engine.seal import register
+from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.principals import Principal
 
 NOBODY = ""
@@ -25,7 +27,6 @@ LOST_CALL = "a call is missing in the audit trail"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _log = logging.getLogger(__name__)
-_registered: set[tuple[int, str]] = set()
 
 
 @dataclass(slots=True)
@@ -37,12 +38,24 @@ class Call:
     caller: Principal | None = None
     task_id: str | None = None
     message_id: str | None = None
-    decision: Mapping[str, str | None] | None = None
+    decision: Mapping[str, object] | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def chain(self) -> str:
         return self.caller.tenant if self.caller is not None else NOBODY
+
+    def carries(self, message: Message) -> None:
+        """What the message says about itself: its names, its digest, and whether it decides something."""
+        self.task_id, self.message_id = message.task_id, message.message_id
+        self.digests = {"message": text_digest(message.wire_json())}
+        metadata = message.metadata or {}
+        for key, name in ((approvals.KEY, "requestId"), (hitl_prompt.RESPONSE_KEY, "prompt_id")):
+            if key in metadata:
+                said = metadata[key]
+                members = said if isinstance(said, dict) else {}
+                self.decision = {"prompt": members.get(name), "decision": members.get("decision")}
+                return
 
     def fact(self, kind: str, members: Mapping[str, Any] = {}, detail: Mapping[str, Any] = {}) -> Fact:
         names = {"method": self.method, "taskId": named(self.task_id), "messageId": named(self.message_id)}
@@ -50,9 +63,9 @@ class Call:
         return Fact(kind, by, self.digests, detail, {**names, **members})
 
 
-def named(text: str | None) -> str | None:
+def named(text: object) -> str | None:
     """A name as it may stand in the trail. What callers make up instead of one is their content."""
-    return text if text is not None and _NAME.fullmatch(text) else None
+    return text if isinstance(text, str) and _NAME.fullmatch(text) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +74,9 @@ class Calls:
     not be noted is served, and that is logged and counted."""
 
     engine: Engine
-    on: bool = True
     required: bool = False
     seal_seconds: float = SEAL_SECONDS
+    registered: set[str] = field(default_factory=set)
 
     @contextmanager
     def noted(self, call: Call) -> Iterator[None]:
@@ -80,8 +93,6 @@ class Calls:
 
     def admit(self, call: Call) -> None:
         """Before anything is done for the caller. Raises `Unavailable` where a seal is required."""
-        if not self.on:
-            return
         try:
             self._register(call.chain)
             if self.required:
@@ -91,8 +102,6 @@ class Calls:
 
     def note(self, call: Call, error: A2AError | None = None) -> None:
         """After it. Raises `Unavailable` where a seal is required and was not to be had."""
-        if not self.on:
-            return
         outcome = {"status": "ok"} if error is None else {"status": "error", "error": error.reason}
         facts = [call.fact(CALL, {"outcome": outcome})]
         if error is not None and call.decision is not None:
@@ -110,10 +119,9 @@ class Calls:
 
     def _register(self, chain: str) -> None:
         """Once in each process, before the first fact of the chain: the sweeper finds them by it."""
-        known = (id(self.engine.table), chain)
-        if known not in _registered:
+        if chain not in self.registered:
             register(self.engine.table, chain)
-            _registered.add(known)
+            self.registered.add(chain)
 
     def _write(self, call: Call, facts: list[Fact]) -> None:
         """Tried once: a fact that was written twice would be sealed twice."""
