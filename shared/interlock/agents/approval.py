@@ -6,7 +6,7 @@ from typing import Any
 from interlock.a2a.models import JsonObject
 from interlock.engine.run_turn import AdmittedApproval
 from interlock.oversight.approvals import APPROVE, CHANGES
-from interlock.oversight.canonical_json import digest
+from interlock.oversight.canonical_json import NotCanonical, digest
 
 
 class ActionChanged(Exception):
@@ -60,6 +60,12 @@ class Approval:
         """Call right before doing `action`. Raises `ActionChanged`, or `ApprovalUsed` the second time."""
         if self._used or not self.approved:
             raise ApprovalUsed("there is no unused approval")
-        if digest(dict(action)) != self._admitted.digest:
+        if not self._approves(action):
             raise ActionChanged("the action is not the one that was approved")
         self._used = True
+
+    def _approves(self, action: Mapping[str, Any]) -> bool:
+        try:
+            return digest(dict(action)) == self._admitted.digest
+        except NotCanonical:
+            return False

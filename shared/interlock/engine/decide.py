@@ -35,9 +35,9 @@ from interlock.oversight.approvals import (
     MalformedDecision,
     Vote,
     approved_by,
+    digest_of,
     parse_decision,
 )
-from interlock.oversight.canonical_json import NotCanonical, digest
 from interlock.oversight.principals import Kind, Principal, Role
 from interlock.oversight.schema_gate import Violation
 
@@ -157,9 +157,9 @@ def _check(
 
 def _check_edited(asked: Asked, edited: JsonObject) -> None:
     try:
-        same = digest(edited) == asked.digest
-    except NotCanonical as error:
-        raise InvalidParams("The edited action has no canonical form (RFC 8785)") from error
+        same = digest_of(edited) == asked.digest
+    except ValueError as error:
+        raise InvalidParams("The edited action has no canonical form (RFC 8785), or is too large") from error
     if same:
         raise InvalidParams("The edited action is the one that was shown")
 
@@ -206,7 +206,7 @@ class Settled:
         changes = self.deciding.changes
         digests = {"action": asked.digest}
         if changes is not None and changes.action is not None:
-            digests["edited"] = digest(changes.action)
+            digests["edited"] = digest_of(changes.action)
         detail = {
             "requestId": self.ask.ask_id,
             "decision": self.votes[by].decision,

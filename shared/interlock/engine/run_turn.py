@@ -40,7 +40,7 @@ from interlock.engine.records import (
 from interlock.engine.view import load
 from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.approvals import Asked, Gate
-from interlock.oversight.canonical_json import canonical, digest
+from interlock.oversight.canonical_json import canonical
 from interlock.oversight.schema_gate import SchemaRefused
 
 logger = logging.getLogger(__name__)
@@ -313,7 +313,7 @@ class TurnRun:
             asked = Asked(
                 action=action,
                 summary=summary,
-                digest=digest(action),
+                digest=approvals.digest_of(action),
                 gate=chosen,
                 requesters=approvals.requesters(meta.owner, meta.last_author, meta.editors.split()),
             )

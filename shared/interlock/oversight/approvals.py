@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from interlock.oversight.canonical_json import canonical, digest
+
 URI = "https://a2a-rust.com/extensions/approval/v1"
 KEY = "a2a-rust.com/approval"
 """Key of the request, and of the decision, in a message's metadata."""
@@ -23,6 +25,8 @@ MAX_SUMMARY = 4096
 MAX_COMMENT = 4096
 MAX_REQUEST_ID = 256
 """Characters."""
+MAX_ACTION = 64 * 1024
+"""Bytes of its canonical form: as much as a prompt's schema may have."""
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 RESPONSE_SCHEMA: Mapping[str, Any] = {
@@ -92,6 +96,13 @@ def parse_decision(metadata: Mapping[str, Any] | None) -> Decision | None:
     if comment is not None and (type(comment) is not str or len(comment) > MAX_COMMENT):
         raise MalformedDecision(f"{KEY}.comment must be text of at most {MAX_COMMENT} characters")
     return Decision(request_id, decision, digest, comment)
+
+
+def digest_of(action: Mapping[str, Any]) -> str:
+    """What an action is named by. Raises `ValueError` if it has no canonical form, or is too large."""
+    if len(canonical(action)) > MAX_ACTION:
+        raise ValueError(f"an action is at most {MAX_ACTION} bytes")
+    return digest(action)
 
 
 def is_digest(value: Any) -> bool:

@@ -51,7 +51,7 @@ from interlock.engine.records import Checkpoint
 from interlock.engine.run_turn import Refused
 from interlock.engine.sweep import sweep
 from interlock.oversight import hitl_prompt
-from interlock.oversight.approvals import KEY, MAX_COMMENT, QUORUM_KEY, URI, Changes, Gate
+from interlock.oversight.approvals import KEY, MAX_ACTION, MAX_COMMENT, QUORUM_KEY, URI, Changes, Gate
 from interlock.oversight.canonical_json import digest
 from interlock.oversight.principals import Kind, Principal, Role
 
@@ -80,6 +80,10 @@ def changed(
     request_id, asked = open_request(deployment, task_id)
     said = decision(task_id, request_id, "deny", digest=asked.digest, comment=comment)
     return deciding.decide(deployment.engine, Deciding(who, task_id, said, changes=Changes(edited)))[0]
+
+
+def str_of(value: object) -> str:
+    return repr(value)[:60]
 
 
 # Asking.
@@ -129,6 +133,7 @@ def test_people_read_the_question_where_there_is_one() -> None:
         {"action": {"amount": float("nan")}},
         {"action": {"amount": "\ud800"}},
         {"action": {"amount": 2**53 + 1}},
+        {"action": {"why": "x" * MAX_ACTION}},
         {"quorum": 0},
         {"gate": Gate(frozenset({ANN.id, BEN.id})), "quorum": 3},
         {"gate": Gate(frozenset({ANN.id, BEN.id})), "allowed_responders": ["consensus:3"]},
@@ -138,7 +143,7 @@ def test_people_read_the_question_where_there_is_one() -> None:
         {"deadline": timedelta.max},
         {"question": "q" * 4097},
     ],
-    ids=repr,
+    ids=str_of,
 )
 def test_what_breaks_a_rule_is_refused_and_nothing_is_asked(options: dict[str, Any]) -> None:
     refusals: list[Exception] = []
@@ -357,8 +362,9 @@ def test_the_agent_has_the_decision_and_consumes_it_once_for_exactly_the_action(
     (approval,) = seen
     assert (approval.approved, approval.changes_requested, approval.comment) == (True, False, "go")
     assert (approval.approvers, approval.decided_by, approval.action) == ((ANN.id,), ANN.id, ACTION)
-    with pytest.raises(ActionChanged):
-        approval.consume({**ACTION, "amount": "40.01"})
+    for other in ({**ACTION, "amount": "40.01"}, {**ACTION, "more": float("nan")}, {}):
+        with pytest.raises(ActionChanged):
+            approval.consume(other)
     approval.consume(dict(reversed(ACTION.items())))
     with pytest.raises(ApprovalUsed):
         approval.consume(ACTION)
@@ -661,7 +667,9 @@ def test_what_is_sent_back_without_an_edit_is_the_agents_to_change() -> None:
     assert [(one.changes_requested, one.edited, one.comment) for one in seen] == [(True, None, "split it")]
 
 
-@pytest.mark.parametrize("edited", [ACTION, {"amount": float("inf")}, {"amount": "\ud800"}], ids=repr)
+@pytest.mark.parametrize(
+    "edited", [ACTION, {"amount": float("inf")}, {"amount": "\ud800"}, {"why": "x" * MAX_ACTION}], ids=str_of
+)
 def test_an_edit_that_changes_nothing_or_has_no_digest_is_refused(edited: dict[str, Any]) -> None:
     deployment, task_id = waiting()
     with deployment.unchanged(), pytest.raises(InvalidParams, match="edited action"):

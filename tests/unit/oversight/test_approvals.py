@@ -13,6 +13,7 @@ from interlock.oversight.approvals import (
     APPROVE,
     DENY,
     KEY,
+    MAX_ACTION,
     MAX_COMMENT,
     MAX_REQUEST_ID,
     Asked,
@@ -22,6 +23,7 @@ from interlock.oversight.approvals import (
     Request,
     Vote,
     approved_by,
+    digest_of,
     is_digest,
     parse_decision,
     requesters,
@@ -55,6 +57,14 @@ def test_the_digest_of_the_action_that_is_known() -> None:
 )
 def test_another_action_has_another_digest(other: dict[str, Any]) -> None:
     assert digest(other) != DIGEST
+
+
+def test_an_action_is_bounded() -> None:
+    largest = {"why": "x" * (MAX_ACTION - len('{"why":""}'))}
+    assert digest_of(largest) == digest(largest)
+    for other in ({"why": largest["why"] + "x"}, {"why": float("nan")}):
+        with pytest.raises(ValueError, match=r"action|canonical"):
+            digest_of(other)
 
 
 @pytest.mark.parametrize("value", [DIGEST.upper(), DIGEST[:-1], DIGEST + "0", DIGEST[7:], "", None, 7])
