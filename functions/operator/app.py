@@ -1,13 +1,20 @@
 """People's door."""
 
+import sys
 from typing import Any
 
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.logging import correlation_paths
 from aws_lambda_powertools.utilities.typing import LambdaContext
+from pydantic import BaseModel
 
 from interlock import bootstrap
 from interlock.doors.api_gateway import gateway_handler
+
+# Before FastAPI is imported. Half of its time goes into two things that are not needed here: its models of
+# OpenAPI are built, and all of pydantic 1 is imported to ask whether a model is of that.
+BaseModel.model_config["defer_build"] = True
+sys.modules["pydantic.v1"] = None  # type: ignore[assignment]
 
 logger = Logger()
 _serve = gateway_handler(bootstrap.people_door())

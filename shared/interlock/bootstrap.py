@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from interlock.a2a.signing import Signer
     from interlock.adapters.identities import TokenCredentials
+    from interlock.adapters.schema_worker import SchemaWorker
     from interlock.agents import Agent
     from interlock.engine.authenticate import TokenVerifier
     from interlock.engine.calls import Calls
@@ -55,10 +56,17 @@ def agent() -> "Agent":
 
 
 @cache
+def guard() -> "SchemaWorker":
+    """Its process is started by those who will need it."""
+    from interlock.adapters.schema_worker import SchemaWorker
+
+    return SchemaWorker(ahead=False)
+
+
+@cache
 def engine() -> Engine:
     from interlock.adapters.clock import SystemClock
     from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
-    from interlock.adapters.schema_worker import SchemaWorker
     from interlock.adapters.sqs import SqsWaker, sqs_client
     from interlock.engine.facts import WithoutFacts
 
@@ -76,7 +84,7 @@ def engine() -> Engine:
             clock=clock,
         ),
         clock=clock,
-        guard=SchemaWorker(),
+        guard=guard(),
         limits=Limits(blocking=chosen.blocking_seconds, lease=chosen.lease_seconds, streams=chosen.streams),
     )
 
@@ -177,6 +185,7 @@ def agents_door(*, threads: bool = False) -> "Starlette":
     from interlock.a2a.sse import Pace
     from interlock.doors.agents import OversightService, agent_card, extended_card
 
+    guard().start()
     chosen = settings()
     card = agent_card(
         agent(),
@@ -208,6 +217,7 @@ def streaming_door() -> "ASGIApp":
 
 
 def people_door() -> "FastAPI":
+    guard().start()
     from interlock.doors.people import create_app
 
     return create_app(engine(), authenticate, calls())
@@ -217,6 +227,7 @@ def people_door() -> "FastAPI":
 def executor() -> "Executor":
     from interlock.agents.executor import PythonExecutor
 
+    guard().start()
     return PythonExecutor(agent(), renew_every=settings().lease_seconds / 3)
 
 

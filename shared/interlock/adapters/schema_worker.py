@@ -47,14 +47,21 @@ class SchemaWorker:
     """Implements `interlock.engine.ports.SchemaGuard`. Safe for threads; calls take turns.
 
     `deadline` is in seconds, for one validation with everything that it takes in this process. A worker that
-    is late, dies or talks nonsense is killed, and the next one is started.
+    is late, dies or talks nonsense is killed, and the next one is started. `ahead`: the first is started now.
     """
 
-    def __init__(self, deadline: float = 0.25) -> None:
+    def __init__(self, deadline: float = 0.25, *, ahead: bool = True) -> None:
         self._deadline = deadline
         self._turn = threading.Lock()
-        self._process: _Process | None = _Process()
+        self._process: _Process | None = None
         _guards.add(self)
+        if ahead:
+            self.start()
+
+    def start(self) -> None:
+        """Starts the worker, if there is none, so that it comes up before the first call."""
+        with self._turn:
+            self._running()
 
     @property
     def pid(self) -> int | None:

@@ -1,6 +1,6 @@
 """The agents' door: the A2A operations over the engine, for an authenticated caller."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from interlock.a2a.card import (
     SecurityScheme,
     check_media_types,
 )
-from interlock.a2a.errors import ExtendedAgentCardNotConfigured, PushNotificationNotSupported, Unavailable
+from interlock.a2a.errors import ExtendedAgentCardNotConfigured, PushNotificationNotSupported
 from interlock.a2a.models import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -40,30 +40,19 @@ from interlock.a2a.service import CallContext, EventStream
 from interlock.agents import Agent
 from interlock.agents.agent import DeclaredSkill
 from interlock.engine import push
+from interlock.engine.authenticate import Authenticate
 from interlock.engine.calls import Call, Calls
 from interlock.engine.cancel import cancel_task
 from interlock.engine.context import Directory, Engine
+from interlock.engine.errors import store_errors
 from interlock.engine.facts import traced
 from interlock.engine.follow import send_streaming_message, subscribe_to_task
 from interlock.engine.get import get_task, list_tasks
-from interlock.engine.ports import StoreError
 from interlock.engine.push import Push
 from interlock.engine.send import send_message
 from interlock.engine.visibility import check_tenant
 from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.principals import Principal
-
-Authenticate = Callable[[str | None], Principal]
-"""The `Authorization` header to who calls. Raises `Unauthenticated` or `Unavailable`."""
-
-
-@contextmanager
-def store_errors() -> Iterator[None]:
-    """A store that does not answer is not the caller's fault, and none of its business: try again."""
-    try:
-        yield
-    except StoreError as error:
-        raise Unavailable(retry_after=1) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,12 @@ from interlock.a2a.models import JsonObject, Message, Part, Wire, timestamp
 from interlock.a2a.models import Role as MessageRole
 from interlock.a2a.negotiation import JSON, check_content_type
 from interlock.a2a.operations import parse
-from interlock.doors.agents import Authenticate, store_errors
 from interlock.engine.answer import Answer, admit_answer
+from interlock.engine.authenticate import Authenticate
 from interlock.engine.calls import Call, Calls
 from interlock.engine.context import Engine, new_id
 from interlock.engine.decide import Deciding, decide
+from interlock.engine.errors import store_errors
 from interlock.engine.facts import traced
 from interlock.engine.inbox import Question, checkpoint, open_checkpoints
 from interlock.engine.records import parse_instant

@@ -7,6 +7,7 @@ OIDC issuer, whose subjects must have been allowed. Where a read fails the answe
 import hashlib
 import hmac
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -67,6 +68,10 @@ class VerifierUnavailable(Exception):
 class TokenVerifier(Protocol):
     def subject(self, token: str) -> str:
         """Who a valid JWT was issued to. Raises `TokenRefused` or `VerifierUnavailable`."""
+
+
+Authenticate = Callable[[str | None], Principal]
+"""The `Authorization` header to who calls. Raises `Unauthenticated` or `Unavailable`."""
 
 
 def authenticate(

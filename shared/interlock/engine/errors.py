@@ -1,10 +1,12 @@
 """What oversight adds to the protocol's errors (hitl-prompt/v1, "Acceptance and rejection")."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pydantic import JsonValue
 
-from interlock.a2a.errors import A2AError
+from interlock.a2a.errors import A2AError, Unavailable
+from interlock.engine.ports import StoreError
 from interlock.oversight import hitl_prompt
 from interlock.oversight.schema_gate import Violation
 
@@ -47,3 +49,12 @@ class AnswerInvalid(A2AError):
                 ],
             }
         )
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """A store that does not answer is not the caller's fault, and none of its business: try again."""
+    try:
+        yield
+    except StoreError as error:
+        raise Unavailable(retry_after=1) from error
