@@ -1,9 +1,10 @@
 """What tests of the deployed shape share: the events, the functions, and the template."""
 
+import asyncio
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -57,7 +58,10 @@ def bootstrap(monkeypatch: pytest.MonkeyPatch) -> Mock:
 
 
 @pytest.fixture
-def load_function(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+def load_function(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
+    # Mangum takes the thread's loop, or makes one that it leaves open.
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "test")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Interlock")
 
@@ -70,4 +74,6 @@ def load_function(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType
         spec.loader.exec_module(module)
         return module
 
-    return load
+    yield load
+    asyncio.set_event_loop(None)
+    loop.close()
