@@ -8,7 +8,7 @@ the turn in one transaction, so the count is exact and the agent goes on once (I
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime
 
 from interlock.a2a.errors import InvalidParams, PermissionDenied
@@ -113,7 +113,18 @@ def asked_of(ask: Checkpoint) -> Asked:
 
 
 def _vote(deciding: Deciding, decision: Decision) -> Vote:
-    return Vote(CHANGES if deciding.changes is not None else decision.decision, decision.digest)
+    changes = deciding.changes
+    if changes is None:
+        return Vote(decision.decision, decision.digest)
+    return Vote(CHANGES, decision.digest, _digest_of(changes.action) if changes.action is not None else None)
+
+
+def _digest_of(edited: JsonObject) -> str | None:
+    """None where there is none: that is refused, but whoever may not decide is not told so."""
+    try:
+        return digest_of(edited)
+    except ValueError:
+        return None
 
 
 def _read(
@@ -152,16 +163,11 @@ def _check(
         raise InvalidParams("The time for this decision is over")
     _check_response(engine, deciding, decision)
     if deciding.changes is not None and deciding.changes.action is not None:
-        _check_edited(asked, deciding.changes.action)
-
-
-def _check_edited(asked: Asked, edited: JsonObject) -> None:
-    try:
-        same = digest_of(edited) == asked.digest
-    except ValueError as error:
-        raise InvalidParams("The edited action has no canonical form (RFC 8785), or is too large") from error
-    if same:
-        raise InvalidParams("The edited action is the one that was shown")
+        edited = _digest_of(deciding.changes.action)
+        if edited is None:
+            raise InvalidParams("The edited action has no canonical form (RFC 8785), or is too large")
+        if edited == asked.digest:
+            raise InvalidParams("The edited action is the one that was shown")
 
 
 def _check_response(engine: Engine, deciding: Deciding, decision: Decision) -> None:
@@ -182,7 +188,8 @@ def _votes(ask: Checkpoint) -> dict[str, Vote]:
 
 
 def _stored(votes: Mapping[str, Vote]) -> str:
-    return json.dumps({who: [vote.decision, vote.digest] for who, vote in votes.items()})
+    """A person to `[decision, digest, digest of the edited action]`, without what is not there."""
+    return json.dumps({who: [part for part in astuple(vote) if part] for who, vote in votes.items()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +210,9 @@ class Settled:
     def fact(self, *, reached: bool) -> Fact:
         """`reached`: whether the executor goes on with it."""
         asked, by = asked_of(self.ask), self.deciding.by.id
-        changes = self.deciding.changes
         digests = {"action": asked.digest}
-        if changes is not None and changes.action is not None:
-            digests["edited"] = digest_of(changes.action)
+        if (edited := self.votes[by].edited) is not None:
+            digests["edited"] = edited
         detail = {
             "requestId": self.ask.ask_id,
             "decision": self.votes[by].decision,

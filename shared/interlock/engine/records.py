@@ -225,7 +225,7 @@ class Checkpoint(Record):
     of the task. While it is open it is in the tenant's inbox.
 
     Of an approval request (`kind`), `approval` is what it asks and of whom, as JSON text, and `votes` maps a
-    person to `[decision, digest of the action]`.
+    person to `[decision, digest of the action]`, and the digest of an edited one if that was wanted.
     """
 
     tenant: str

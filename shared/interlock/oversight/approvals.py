@@ -203,8 +203,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
+    """`digest` is that of the action that was shown, `edited` that of what was wanted instead."""
+
     decision: str
     digest: str
+    edited: str | None = None
 
 
 def approved_by(votes: Mapping[str, Vote], digest: str) -> list[str]:

@@ -676,6 +676,23 @@ def test_an_edit_that_changes_nothing_or_has_no_digest_is_refused(edited: dict[s
         changed(deployment, ANN, task_id, edited)
 
 
+def test_the_same_edit_again_is_a_repeat_and_another_is_refused() -> None:
+    deployment, task_id = waiting()
+    request_id = deployment.open_prompt(task_id)
+    said = decision(task_id, request_id, "deny")
+
+    def send_back(edited: dict[str, Any] | None) -> Admitted:
+        changes = Changes(edited)
+        return deciding.decide(deployment.engine, Deciding(ANN, task_id, said, changes=changes))[0]
+
+    send_back(EDITED)
+    with deployment.unchanged():
+        assert send_back(dict(EDITED)) is Admitted.ACCEPTED
+    for other in ({**EDITED, "amount": "20.00"}, None, {"amount": float("nan")}):
+        with deployment.unchanged(), pytest.raises(InvalidParams):
+            send_back(other)
+
+
 def test_changes_settle_a_quorum_as_a_denial_does() -> None:
     deployment, task_id = waiting(quorum=2, then=asks_anew)
     decide(deployment, ANN, task_id)
