@@ -1,4 +1,4 @@
-"""A deployer's way to the identities of a deployment, with the deployer's own AWS credentials."""
+"""A deployer's way to the tables of a deployment, with the deployer's own AWS credentials."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from types_boto3_cloudformation import CloudFormationClient
 
 IDENTITIES_OUTPUT = "IdentitiesTable"
+AUDIT_OUTPUT = "AuditTable"
+AUDIT_KEY_OUTPUT = "AuditKey"
 
 
 class DeploymentRefused(Exception):
@@ -40,17 +42,26 @@ def aws_errors() -> Iterator[None]:
 
 def identities_table_of(stack: str) -> str:
     """The table's name, from the outputs of a CloudFormation stack."""
+    return output_of(stack, IDENTITIES_OUTPUT)
+
+
+def output_of(stack: str, name: str) -> str:
     with aws_errors():
         client: CloudFormationClient = create_client("cloudformation")
         described = client.describe_stacks(StackName=stack)
     outputs = described["Stacks"][0].get("Outputs", [])
     for output in outputs:
-        if output.get("OutputKey") == IDENTITIES_OUTPUT:
+        if output.get("OutputKey") == name:
             return output["OutputValue"]
-    raise DeploymentRefused(f"the stack {stack} has no output {IDENTITIES_OUTPUT}")
+    raise DeploymentRefused(f"the stack {stack} has no output {name}")
 
 
 def identity_store(table_name: str) -> IdentityStore:
     with aws_errors():
         table = DynamoTable(dynamodb_client(), table_name)
     return IdentityStore(table, table)
+
+
+def audit_table(table_name: str) -> DynamoTable:
+    with aws_errors():
+        return DynamoTable(dynamodb_client(), table_name)

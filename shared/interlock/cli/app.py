@@ -2,7 +2,7 @@
 
 import typer
 
-from interlock.cli import conformance, people, tokens
+from interlock.cli import audit, conformance, people, tokens
 from interlock.cli.output import EXIT_CODES
 
 app = typer.Typer(
@@ -17,3 +17,4 @@ app.command(epilog=EXIT_CODES)(people.approve)
 app.command(epilog=EXIT_CODES)(people.deny)
 app.command(epilog=EXIT_CODES)(conformance.conformance)
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(audit.app, name="audit")
