@@ -1,6 +1,6 @@
 """A decision on an approval request: the gate's order, the count, and each way that it ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -520,10 +520,12 @@ def test_whoever_decides_and_dies_right_after_the_write_is_followed_by_exactly_o
 
 
 @pytest.mark.parametrize("exit_", ["cancel", "deny", "go on", "deadline"])
-def test_what_comes_between_the_deciding_vote_and_its_write_wins_alone(exit_: str) -> None:
+@pytest.mark.parametrize("before", [(), (ANN,)], ids=["counted", "deciding"])
+def test_what_comes_between_a_vote_and_its_write_wins_alone(before: Sequence[Principal], exit_: str) -> None:
     deployment, task_id = waiting(quorum=2, deadline=timedelta(minutes=1))
     request_id = deployment.open_prompt(task_id)
-    decide(deployment, ANN, task_id)
+    for who in before:
+        decide(deployment, who, task_id)
 
     def deadline() -> None:
         deployment.clock.advance(60)
@@ -542,6 +544,7 @@ def test_what_comes_between_the_deciding_vote_and_its_write_wins_alone(exit_: st
     (request,) = [one for one in deployment.prompts(task_id) if one.ask_id == request_id]
     statuses = {"cancel": "canceled", "deny": "denied", "go on": "superseded", "deadline": "expired"}
     assert request.status == statuses[exit_]
+    assert BEN.id not in request.votes
     still_open = [one for one in deployment.prompts(task_id) if one.status == Checkpoint.OPEN]
     assert len(still_open) == (deployment.meta(task_id).task_state is TaskState.INPUT_REQUIRED)
 
