@@ -57,25 +57,27 @@ def test_the_same_answer_again_is_told_that_it_won_and_another_that_it_lost(
     assert (done.status.state, said(done)) == (pb.TASK_STATE_REJECTED, "3.1.0 was not released: too early")
 
 
-def test_every_violation_is_shown(place: Place, agent: Caller) -> None:
+def test_every_violation_is_shown(laptop: Place) -> None:
+    agent = laptop.caller("agent", "JSONRPC")
     asked = agent.send("release 3.2.0")
     reference = f"{asked.id}/{envelope(asked)['prompt_id']}"
     wrong = ("answer", reference, "--payload", '{"approved": "yes please", "extra": 42}')
-    refused = place.cli(*wrong, label="alice", check=False)
+    refused = laptop.cli(*wrong, label="alice", check=False)
     assert refused.returncode == 1
     assert "/approved" in refused.stderr
     assert "/extra" in refused.stderr
-    assert waiting(place, asked)["status"] == "open"
+    assert waiting(laptop, asked)["status"] == "open"
     agent.cancel(asked.id)
 
 
-def test_who_may_not_answer_is_told_so(place: Place, agent: Caller) -> None:
+def test_who_may_not_answer_is_told_so(laptop: Place) -> None:
+    agent = laptop.caller("agent", "JSONRPC")
     asked = agent.send("release 3.3.0")
-    row = waiting(place, asked, label="oncall")
-    refused = place.cli("answer", row["reference"], "--set", "approved=true", label="oncall", check=False)
+    row = waiting(laptop, asked, label="oncall")
+    refused = laptop.cli("answer", row["reference"], "--set", "approved=true", label="oncall", check=False)
     assert refused.returncode == 1
     assert agent.get(asked.id).status.state == pb.TASK_STATE_INPUT_REQUIRED
-    assert place.cli("inbox", label="agent", check=False).returncode == 1
+    assert laptop.cli("inbox", label="agent", check=False).returncode == 1
     agent.cancel(asked.id)
 
 

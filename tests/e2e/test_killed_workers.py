@@ -115,17 +115,6 @@ def test_a_skill_that_may_be_run_again_is(backend: Backend, point: str) -> None:
     assert len(set(started)) == 1
 
 
-def test_a_turn_that_loses_every_worker_ends_all_the_same(backend: Backend) -> None:
-    sent = backend.send("repeat this")
-    for _ in range(4):
-        assert backend.meta(sent.id).state in (TaskState.SUBMITTED, TaskState.WORKING)
-        backend.kill_worker("agent")
-        backend.sweep(after=GIVEN_UP)
-    recover(backend)
-    assert check_at_rest(backend, sent.id).status.state == TaskState.FAILED
-    assert len(backend.started(sent.id)) == 4
-
-
 def test_a_worker_that_was_only_slow_records_nothing_more(backend: Backend) -> None:
     sent = backend.send("go")
     with backend.halted_worker("agent") as worker:
