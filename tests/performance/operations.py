@@ -1,0 +1,181 @@
+"""Requests and units of each operation on DynamoDB: the real engine over the twin, counted as AWS counts."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from tests.support.twin import ANN, BEN, Deployment, asking, message, running
+from tests.support.units import CountingTable, cost
+
+from interlock.a2a.errors import A2AError
+from interlock.a2a.models import JsonObject, Part, Task
+from interlock.adapters.identities import IdentityStore, TokenCredentials
+from interlock.adapters.memory import MemoryTable
+from interlock.agents import Agent, Turn
+from interlock.engine.answer import Admitted, Answer, admit_answer
+from interlock.engine.authenticate import authenticate
+from interlock.engine.context import Limits
+from interlock.engine.due import handle_due
+from interlock.engine.inbox import checkpoint, open_checkpoints
+from interlock.engine.sweep import sweep
+from interlock.oversight import hitl_prompt
+from interlock.oversight.principals import Kind, Principal, Role
+
+TEXT = "release 1.2.0 of the payments service to production, once somebody on call agrees"
+PAYLOAD: JsonObject = {"approved": True, "comment": "Go ahead."}
+PAGE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class OperationCost:
+    """`requests` by the names DynamoDB gives them, in their order; `wakes` are messages sent to queues.
+
+    `bound` is the least number of requests that the operation could do with, where one was worked out.
+    """
+
+    operation: str
+    requests: tuple[str, ...]
+    reads: float
+    writes: float
+    wakes: int
+    bound: int | None = None
+
+
+class Counted:
+    """A deployment whose table counts. Turns run when `work` is called, by a worker of their own."""
+
+    def __init__(self, agent: Agent | None = None, **options: Any) -> None:
+        self.twin = Deployment(agent or asking(deadline=timedelta(hours=1)), at_once=False, **options)
+        self.table = CountingTable(self.twin.table)
+        self.twin.engine = replace(self.twin.engine, table=self.table, views=self.table)
+
+    def waiting(self) -> Task:
+        """A task that waits for an answer."""
+        task = self.twin.send(message(TEXT))
+        self.twin.work()
+        return task
+
+    def answer_of(self, task: Task, who: Principal = ANN) -> Callable[[], Admitted]:
+        prompt = self.twin.open_prompt(task.id)
+        said = {hitl_prompt.RESPONSE_KEY: {"prompt_id": prompt, "payload": PAYLOAD}}
+        carrier = message(parts=[Part(data=PAYLOAD)], task_id=task.id, metadata=said)
+        answer = Answer(who, task.id, prompt, dict(PAYLOAD), carrier)
+        return lambda: admit_answer(self.twin.engine, answer)
+
+    def cost(self, operation: str, call: Callable[[], object], bound: int | None = None) -> OperationCost:
+        self.table.take()
+        self.twin.waker.turns.clear()
+        self.twin.waker.timers.clear()
+        with suppress(A2AError):
+            call()
+        return _cost(
+            operation, self.table, len(self.twin.waker.turns) + len(self.twin.waker.timers), bound=bound
+        )
+
+
+def _cost(operation: str, table: CountingTable, wakes: int = 0, bound: int | None = None) -> OperationCost:
+    requests = table.take()
+    total = cost(requests)
+    names = tuple(request.operation for request in requests)
+    return OperationCost(operation, names, total.reads, total.writes, wakes, bound)
+
+
+def measure() -> list[OperationCost]:
+    return [*_callers(), *_sends(), *_reads(), *_turns(), *_decisions(), *_upkeep()]
+
+
+def _callers() -> Iterator[OperationCost]:
+    identities = MemoryTable()
+    _, token = IdentityStore(identities, identities).create("agent", "acme", Kind.SERVICE, [Role.CALLER])
+    counting = CountingTable(identities)
+    authenticate(f"Bearer {token}", credentials=TokenCredentials(counting), verifier=None, anonymous=None)
+    yield _cost("authenticate a bearer token", counting, bound=1)
+
+
+def _sends() -> Iterator[OperationCost]:
+    counted = Counted()
+    twin = counted.twin
+    yield counted.cost("send, returning immediately", lambda: twin.send(message(TEXT)), 1)
+    key = "a-key-of-the-caller-0001"
+    sent = message(TEXT)
+    yield counted.cost("send with an idempotency key", lambda: twin.send(sent, key=key), 1)
+    yield counted.cost("send again under the same key", lambda: twin.send(sent, key=key))
+    waiting = counted.waiting()
+    yield counted.cost(
+        "send that goes on with a task", lambda: twin.send(message(TEXT, task_id=waiting.id)), 2
+    )
+    patient = Counted(limits=Limits(blocking=1.0))
+    yield patient.cost(
+        "send, blocking for one second in vain",
+        lambda: patient.twin.send(message(TEXT), return_immediately=False),
+    )
+
+
+def _reads() -> Iterator[OperationCost]:
+    counted = Counted()
+    twin = counted.twin
+    tasks = [counted.waiting() for _ in range(PAGE + 1)]
+    yield counted.cost("get a task", lambda: twin.get(tasks[0].id), 1)
+    yield counted.cost(f"list {PAGE} tasks", lambda: twin.listed(page_size=PAGE), 1)
+    yield counted.cost(
+        f"list {PAGE} tasks with their histories", lambda: twin.listed(page_size=PAGE, history_length=10)
+    )
+    yield counted.cost(f"list {PAGE} open checkpoints", lambda: open_checkpoints(twin.engine, ANN, None), 1)
+    prompt = twin.open_prompt(tasks[0].id)
+    yield counted.cost("get a checkpoint", lambda: checkpoint(twin.engine, ANN, tasks[0].id, prompt), 1)
+
+
+def _turns() -> Iterator[OperationCost]:
+    async def completes(turn: Turn) -> None:
+        await turn.complete("done")
+
+    async def reports(turn: Turn) -> None:
+        await turn.say("working")
+        await turn.artifact("a result")
+        await turn.complete("done")
+
+    for operation, agent in (
+        ("turn that asks", asking(deadline=timedelta(hours=1))),
+        ("turn that completes", running(completes)),
+        ("turn that says, adds an artifact, and completes", running(reports)),
+    ):
+        counted = Counted(agent)
+        task = counted.twin.send(message(TEXT))
+        yield counted.cost(operation, partial(counted.twin.run_turn, "acme", task.id, 1))
+        yield counted.cost("wake for a turn that is done", partial(counted.twin.run_turn, "acme", task.id, 1))
+
+
+def _decisions() -> Iterator[OperationCost]:
+    counted = Counted()
+    twin = counted.twin
+    task = counted.waiting()
+    answer = counted.answer_of(task)
+    yield counted.cost("answer at the people's door", answer, 2)
+    yield counted.cost("answer again, having won", answer, 1)
+    late = counted.waiting()
+    yield counted.cost("answer over A2A", lambda: twin.answer(ANN, late.id, PAYLOAD), 2)
+    yield counted.cost("turn that an answer started", partial(twin.run_turn, "acme", late.id, 2))
+    waiting = counted.waiting()
+    first, second = counted.answer_of(waiting), counted.answer_of(waiting, BEN)
+    first()
+    yield counted.cost("answer that comes too late", second, 1)
+
+    quorum = Counted(asking(allowed_responders=["consensus:2"]))
+    asked = quorum.waiting()
+    yield quorum.cost("vote that does not decide", quorum.answer_of(asked), 1)
+    yield quorum.cost("vote that decides", quorum.answer_of(asked, BEN), 2)
+
+    canceled = counted.waiting()
+    yield counted.cost("cancel", lambda: twin.cancel(canceled.id), 1)
+
+
+def _upkeep() -> Iterator[OperationCost]:
+    counted = Counted()
+    counted.waiting()
+    counted.twin.clock.advance(3601)
+    (due,) = counted.twin.due_rows()
+    yield counted.cost("deadline that passes", lambda: handle_due(counted.twin.engine, due))
+    yield counted.cost("sweep that finds nothing", lambda: sweep(counted.twin.engine))

@@ -1,0 +1,30 @@
+"""What a function imports for its first answer is a list and a number, not a time."""
+
+import pytest
+from tests.performance.imports import modules
+from tests.performance.probe import REFERENCE
+
+WEB = {"starlette", "fastapi", "mangum", "uvicorn"}
+COMMAND_LINE = {"typer", "rich", "httpx"}
+HEAVY = {"jsonschema_rs", "cryptography", "jwt", "moto", "a2a"}
+
+FORBIDDEN = {
+    "a2a": COMMAND_LINE | HEAVY | {"fastapi", "jsonschema"},
+    "operator": COMMAND_LINE | HEAVY,
+    "authorizer": WEB | COMMAND_LINE | HEAVY,
+    "turns": WEB | COMMAND_LINE | HEAVY,
+    "fanout": WEB | COMMAND_LINE | HEAVY,
+    "timers": WEB | COMMAND_LINE | HEAVY,
+    "outbox": WEB | COMMAND_LINE | HEAVY,
+}
+
+
+@pytest.mark.parametrize("function", FORBIDDEN)
+def test_a_function_imports_nothing_that_it_does_not_need(function: str) -> None:
+    imported = {name.partition(".")[0] for name in modules(function)}
+    assert not imported & FORBIDDEN[function]
+
+
+@pytest.mark.parametrize("door", ["a2a", "operator"])
+def test_a_door_imports_less_than_the_reference_server_does(door: str) -> None:
+    assert len(modules(door)) < 0.85 * len(modules(REFERENCE))
