@@ -92,15 +92,13 @@ SET_ELSEWHERE = {
     "INTERLOCK_TURN_SECONDS",
     # For local use only: it leads into the network that the function runs in.
     "INTERLOCK_LOCAL_WEBHOOKS",
-    # Off unless they are set: the template deploys A2A 1.0, with an unsigned card.
-    "INTERLOCK_A2A_0_3",
-    "INTERLOCK_SIGNING_KEY",
     "INTERLOCK_STREAMS",
     "INTERLOCK_STREAM_SECONDS",
 }
 
 
 NO_VALUE = {"Ref": "AWS::NoValue"}
+DEFAULTS = {"IsStreaming": False, "HasPushNotifications": True, "HasCardSigning": False}
 
 
 def settled(value: Any, conditions: dict[str, bool]) -> Any:
@@ -129,20 +127,20 @@ def whole() -> Template:
 
 @pytest.fixture(scope="session")
 def template(whole: Template) -> Template:
-    """As it is by default: buffered, with push notifications."""
-    found: Template = settled(whole, {"IsStreaming": False, "HasPushNotifications": True})
+    """As it is by default: buffered, with push notifications, its card unsigned."""
+    found: Template = settled(whole, DEFAULTS)
     return found
 
 
 @pytest.fixture(scope="session")
 def streaming(whole: Template) -> Template:
-    found: Template = settled(whole, {"IsStreaming": True, "HasPushNotifications": True})
+    found: Template = settled(whole, DEFAULTS | {"IsStreaming": True})
     return found
 
 
 @pytest.fixture(scope="session")
 def without_push(whole: Template) -> Template:
-    found: Template = settled(whole, {"IsStreaming": False, "HasPushNotifications": False})
+    found: Template = settled(whole, DEFAULTS | {"HasPushNotifications": False})
     return found
 
 
@@ -585,6 +583,25 @@ class TestPushNotifications:
         for name in FUNCTIONS:
             variables = function(without_push, name)["Environment"]["Variables"]
             assert variables["INTERLOCK_SEAL_KEY"] == ""
+
+
+class TestCardSigning:
+    def test_has_a_key_of_its_own_that_only_the_agents_door_may_use(self, whole: Template) -> None:
+        signing = settled(whole, DEFAULTS | {"HasCardSigning": True})
+        key = signing["Resources"]["CardKey"]["Properties"]
+        assert (key["KeySpec"], key["KeyUsage"]) == ("ECC_NIST_P256", "SIGN_VERIFY")
+        for name in FUNCTIONS:
+            variables = function(signing, name)["Environment"]["Variables"]
+            assert variables["INTERLOCK_SIGNING_KEY"] == {"Fn::GetAtt": ["CardKey", "Arn"]}
+            granted = set(statements(signing["Resources"][f"{name}Role"]["Properties"]))
+            of_key = {action for action, resource in granted if resource == "CardKey"}
+            assert of_key == ({"kms:Sign", "kms:GetPublicKey"} if name == "A2a" else set())
+
+    def test_off_means_no_key_and_no_right_to_any(self, template: Template) -> None:
+        assert "CardKey" not in of_type(template, "AWS::KMS::Key")
+        assert "CardKey" not in json.dumps(of_type(template, "AWS::IAM::Role"))
+        variables = function(template, "A2a")["Environment"]["Variables"]
+        assert variables["INTERLOCK_SIGNING_KEY"] == ""
 
 
 class TestAuditTrail:
