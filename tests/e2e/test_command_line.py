@@ -57,6 +57,32 @@ def test_the_same_answer_again_is_told_that_it_won_and_another_that_it_lost(
     assert (done.status.state, said(done)) == (pb.TASK_STATE_REJECTED, "3.1.0 was not released: too early")
 
 
+def test_a_refund_is_approved_by_two_at_the_command_line(place: Place, agent: Caller) -> None:
+    asked = agent.settled(agent.send("refund 1182 140").id)
+    reference = waiting(place, asked)["reference"]
+    first = place.cli("approve", reference, label="alice")
+    assert '"amount": "140.00"' in first.stdout
+    assert first.stdout.endswith("Counted: it takes 2 approvals.\n")
+    assert waiting(place, asked, "bob")["approval"]["approvedBy"] == ["bearer:alice"]
+    assert place.cli("approve", reference, label="bob").stdout.endswith("Approved.\n")
+    done = agent.settled(asked.id)
+    assert (done.status.state, said(done)) == (
+        pb.TASK_STATE_COMPLETED,
+        "Refunded 140.00 to order 1182.",
+    )
+
+
+def test_a_denial_at_the_command_line_reaches_the_agent(laptop: Place) -> None:
+    agent = laptop.caller("agent", "JSONRPC")
+    asked = agent.settled(agent.send("refund 1182 39.99").id)
+    reference = waiting(laptop, asked)["reference"]
+    assert laptop.cli("deny", reference, "--comment", "paid twice", label="carol").stdout.endswith(
+        "Denied.\n"
+    )
+    done = agent.settled(asked.id)
+    assert (done.status.state, said(done)) == (pb.TASK_STATE_REJECTED, "Not refunded: paid twice.")
+
+
 def test_every_violation_is_shown(laptop: Place) -> None:
     agent = laptop.caller("agent", "JSONRPC")
     asked = agent.send("release 3.2.0")

@@ -7,8 +7,8 @@ from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.engine.context import Engine
 from interlock.engine.decide import asked_of
 from interlock.engine.ports import Item
-from interlock.engine.records import Checkpoint, inbox_view
-from interlock.engine.visibility import not_found
+from interlock.engine.records import Checkpoint, TaskMeta, inbox_view
+from interlock.engine.visibility import not_found, sees
 from interlock.oversight import hitl_prompt
 from interlock.oversight.approvals import Asked, Vote, approved_by
 from interlock.oversight.principals import Principal, Role
@@ -45,16 +45,15 @@ def open_checkpoints(
 
 def checkpoint(engine: Engine, caller: Principal, task_id: str, ask_id: str) -> Question:
     """Raises `TaskNotFound` for a checkpoint that is not there or not for this caller to see."""
-    item = engine.table.get(Checkpoint.key_of(caller.tenant, task_id, ask_id))
-    if item is None:
+    key = Checkpoint.key_of(caller.tenant, task_id, ask_id)
+    item, meta_item = engine.table.get_many([key, TaskMeta.key_of(caller.tenant, task_id)])
+    if item is None or meta_item is None:
         raise not_found(task_id)
-    question = _question(item)
+    question, meta = _question(item), TaskMeta.read(meta_item)
     named = question.envelope.responders.named
     if question.asked is not None:
         named |= question.asked.gate.approvers or frozenset()
-    if not (
-        caller.has(Role.APPROVER, Role.OPERATOR) or caller.id in {question.checkpoint.requested_by, *named}
-    ):
+    if not (sees(caller, meta) or (caller.id in named and not meta.isolated)):
         raise not_found(task_id)
     return question
 

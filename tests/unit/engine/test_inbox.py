@@ -4,11 +4,13 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from tests.support.approvals import ACTION, DIGEST, asking_leave, decide
 from tests.support.twin import (
     AGENT,
     ANN,
     APPROVAL,
     BEN,
+    CAROL,
     NOBODY,
     OPS,
     PEER,
@@ -23,6 +25,7 @@ from interlock.a2a.errors import InvalidParams, PermissionDenied, TaskNotFound
 from interlock.agents import Turn
 from interlock.engine.inbox import checkpoint, open_checkpoints
 from interlock.engine.records import Checkpoint
+from interlock.oversight.approvals import Gate
 from interlock.oversight.principals import Principal
 
 YES = {"approved": True}
@@ -128,6 +131,28 @@ def test_a_checkpoint_is_seen_by_owner_approver_operator_and_whom_it_names(who: 
     task_id = deployment.send().id
     prompt_id = deployment.open_prompt(task_id)
     assert checkpoint(deployment.engine, who, task_id, prompt_id).envelope.prompt == "Go on?"
+
+
+def test_a_request_says_what_leave_is_asked_for_and_who_has_given_it() -> None:
+    deployment = Deployment(asking_leave(quorum=2))
+    task_id = deployment.send().id
+    decide(deployment, ANN, task_id)
+    ((question,), _) = open_checkpoints(deployment.engine, BEN, None)
+    assert question.asked is not None
+    assert (question.asked.action, question.asked.digest) == (ACTION, DIGEST)
+    assert (question.approved_by, question.asked.gate.quorum) == ((ANN.id,), 2)
+
+
+def test_a_request_of_an_isolated_task_is_seen_by_its_owner_alone() -> None:
+    gate = Gate(frozenset({CAROL.id, BEN.id}), self_approval=True)
+    deployment = Deployment(asking_leave(isolated=True, gate=gate))
+    task_id = deployment.send(who=CAROL).id
+    request_id = deployment.open_prompt(task_id)
+    assert checkpoint(deployment.engine, CAROL, task_id, request_id).asked is not None
+    for who in (ANN, BEN, OPS, AGENT):
+        with pytest.raises(TaskNotFound):
+            checkpoint(deployment.engine, who, task_id, request_id)
+    assert prompts(deployment) == []
 
 
 @pytest.mark.parametrize("who", [PEER, NOBODY, PLATFORM, SPY], ids=lambda who: f"{who.tenant} {who.id}")
