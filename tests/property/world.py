@@ -97,12 +97,13 @@ class Wakes:
         self.turns: dict[tuple[str, str, int], None] = {}
         self.timers: dict[Key, None] = {}
         self.chains: dict[str, None] = {}
+        self.pushes: dict[tuple[str, str], None] = {}
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         self.turns[tenant, task_id, turn] = None
 
     def wake_push(self, tenant: str, task_id: str) -> None:
-        """No task of a story has a web hook."""
+        self.pushes[tenant, task_id] = None
 
     def wake_seal(self, chain: str) -> None:
         self.chains[chain] = None
@@ -142,7 +143,8 @@ Actor = Callable[[], Any]
 class World:
     """`script` is the agent. `told` holds what each actor was told: a value, an `A2AError`, or nothing.
 
-    `fault_at` names steps, counted from 1, that fail whatever the schedule says.
+    `fault_at` names steps, counted from 1, that fail whatever the schedule says. `deliver` is the worker of
+    push notifications, where the story has any.
     """
 
     schedule: Schedule
@@ -157,6 +159,7 @@ class World:
     trace: list[str] = field(default_factory=list)
     watchers: list[Callable[["World"], None]] = field(default_factory=list)
     fault_at: Mapping[int, int] = field(default_factory=dict)
+    deliver: Callable[[str, str], None] = lambda tenant, task_id: None
     steps: int = 0
     _faults: bool = True
 
@@ -248,6 +251,8 @@ class World:
                     self.work(tenant, task_id, turn)
                 except Unavailable as error:
                     raise Broken(f"I8 turn {turn} can never be claimed") from error
+            for tenant, task_id in list(self.wakes.pushes):
+                self.deliver(tenant, task_id)
             for watch in self.watchers:
                 watch(self)
             if self._picture() == before:
