@@ -38,6 +38,9 @@ class Role:
     def writes(self, table: str) -> None:
         self._client("dynamodb").update_item(TableName=self._stack.outputs[table], Key=KEY)
 
+    def deletes(self, table: str) -> None:
+        self._client("dynamodb").delete_item(TableName=self._stack.outputs[table], Key=KEY)
+
     def scans(self, table: str) -> None:
         self._client("dynamodb").scan(TableName=self._stack.outputs[table])
 
@@ -57,6 +60,12 @@ REFUSED = [
     ("Fanout", "writes", "CoreTable"),
     ("Fanout", "sends", "TimersQueue"),
     ("Timers", "reads", "IdentitiesTable"),
+    ("A2a", "writes", "AuditTable"),
+    ("Operator", "reads", "AuditTable"),
+    ("Timers", "writes", "AuditTable"),
+    ("Audit", "writes", "AuditTable"),
+    ("Audit", "deletes", "AuditTable"),
+    ("Audit", "reads", "IdentitiesTable"),
 ]
 ALLOWED = [
     ("A2a", "reads", "IdentitiesTable"),

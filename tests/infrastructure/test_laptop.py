@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import stat
@@ -157,3 +158,26 @@ def test_the_card_is_signed_with_a_key_of_this_folder(laptop: Laptop) -> None:
     create_signature_verifier(lambda _kid, _jku: jwt.PyJWK(jwk), ["ES256"])(card)
     assert jwk == FileSigner(key_file).public_jwk
     assert {interface.url for interface in card.supported_interfaces} == {laptop.url}
+
+
+def test_its_audit_trail_is_exported_and_verified_as_a_deployments(laptop: Laptop) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{laptop.url}/people/checkpoints")
+    interlock = shlex.quote(str(Path(sys.executable).with_name("interlock")))
+    script = f"""
+    set -e
+    . .interlock/deployer.sh
+    {interlock} audit key > audit-jwks.json
+    {interlock} audit export --tenant '' --sign --out nobody.jsonl
+    {interlock} audit verify nobody.jsonl --key audit-jwks.json
+    """
+
+    deadline = time.monotonic() + SECONDS
+    while True:
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=laptop.folder, capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            break
+        assert time.monotonic() < deadline, done.stdout + done.stderr
+    assert "nothing was changed" in done.stdout

@@ -10,6 +10,7 @@ in .interlock/dev.json while it runs.
 import argparse
 import json
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -34,6 +35,8 @@ DEV_JSON = Path(".interlock/dev.json")
 SEAL_KEY = DEV_JSON.with_name("seal.key")
 SIGNING_KEY = DEV_JSON.with_name("signing-key.pem")
 AUDIT_KEY = DEV_JSON.with_name("audit-key.pem")
+DEPLOYER = DEV_JSON.with_name("deployer.sh")
+"""Sets what a command needs that works on this deployment as its deployer."""
 LOOPBACK = "127.0.0.1"
 STACK = "laptop"
 TENANT = "demo"
@@ -90,7 +93,7 @@ def serve(listener: socket.socket, url: str, endpoint: str) -> None:
     os.environ.setdefault("INTERLOCK_PUBLIC_URL", url)
     os.environ.setdefault("LOG_LEVEL", "WARNING")
     tokens = create_identities(outputs["IdentitiesTable"])
-    with workers(outputs), dev_json(url, tokens):
+    with workers(outputs), dev_json(url, tokens), deployer(endpoint):
         print(greeting(url, tokens), flush=True)
         serve_doors(listener)
 
@@ -194,6 +197,21 @@ def dev_json(url: str, tokens: dict[str, str]) -> Iterator[None]:
         yield
     finally:
         DEV_JSON.unlink(missing_ok=True)
+
+
+@contextmanager
+def deployer(endpoint: str) -> Iterator[None]:
+    """For a shell: `. .interlock/deployer.sh`."""
+    names = ("INTERLOCK_AUDIT_TABLE", "INTERLOCK_AUDIT_KEY", "INTERLOCK_IDENTITIES_TABLE")
+    variables = aws_environment(endpoint) | {name: os.environ[name] for name in names}
+    lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()]
+    DEPLOYER.unlink(missing_ok=True)
+    DEPLOYER.touch(mode=0o600)
+    DEPLOYER.write_text("".join(lines))
+    try:
+        yield
+    finally:
+        DEPLOYER.unlink(missing_ok=True)
 
 
 def serve_doors(listener: socket.socket) -> None:
