@@ -29,9 +29,9 @@ def text_of(task: Task) -> str | None:
     return task.status.message.text if task.status.message is not None else None
 
 
-def test_an_author_imports_two_names() -> None:
-    assert interlock.__all__ == ["Agent", "Turn"]
-    assert (interlock.Agent, interlock.Turn) == (Agent, Turn)
+def test_an_author_imports_three_names() -> None:
+    assert interlock.__all__ == ["Agent", "Gate", "Turn"]
+    assert (interlock.Agent, interlock.Gate, interlock.Turn) == (Agent, Gate, Turn)
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
