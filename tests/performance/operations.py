@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from tests.support.twin import ANN, BEN, Deployment, asking, message, running
+from tests.support.twin import AGENT, ANN, BEN, Deployment, asking, message, running
 from tests.support.units import CountingTable, cost
 
 from interlock.a2a.errors import A2AError
@@ -17,7 +17,8 @@ from interlock.adapters.memory import MemoryTable
 from interlock.agents import Agent, Turn
 from interlock.engine.answer import Admitted, Answer, admit_answer
 from interlock.engine.authenticate import authenticate
-from interlock.engine.context import Limits
+from interlock.engine.calls import Call, Calls
+from interlock.engine.context import Limits, new_id
 from interlock.engine.due import handle_due
 from interlock.engine.inbox import checkpoint, open_checkpoints
 from interlock.engine.sweep import sweep
@@ -58,11 +59,13 @@ class Counted:
         self.twin.work()
         return task
 
-    def answer_of(self, task: Task, who: Principal = ANN) -> Callable[[], Admitted]:
+    def answer_of(
+        self, task: Task, who: Principal = ANN, payload: JsonObject = PAYLOAD
+    ) -> Callable[[], Admitted]:
         prompt = self.twin.open_prompt(task.id)
-        said = {hitl_prompt.RESPONSE_KEY: {"prompt_id": prompt, "payload": PAYLOAD}}
-        carrier = message(parts=[Part(data=PAYLOAD)], task_id=task.id, metadata=said)
-        answer = Answer(who, task.id, prompt, dict(PAYLOAD), carrier)
+        said = {hitl_prompt.RESPONSE_KEY: {"prompt_id": prompt, "payload": payload}}
+        carrier = message(parts=[Part(data=payload)], task_id=task.id, metadata=said)
+        answer = Answer(who, task.id, prompt, payload, carrier)
         return lambda: admit_answer(self.twin.engine, answer)
 
     def cost(self, operation: str, call: Callable[[], object], bound: int | None = None) -> OperationCost:
@@ -84,7 +87,26 @@ def _cost(operation: str, table: CountingTable, wakes: int = 0, bound: int | Non
 
 
 def measure() -> list[OperationCost]:
-    return [*_callers(), *_sends(), *_reads(), *_turns(), *_decisions(), *_upkeep()]
+    costs = [*_callers(), *_sends(), *_reads(), *_turns(), *_decisions(), *_upkeep()]
+    return [*costs, _whole_question(costs)]
+
+
+def _whole_question(costs: list[OperationCost]) -> OperationCost:
+    """One question to a person, from the send to the end of the task, without who calls and the trail."""
+    steps = (
+        "send, returning immediately",
+        "turn that asks",
+        "answer at the people's door",
+        "turn that an answer started",
+    )
+    taken = [cost for step in steps for cost in costs if cost.operation == step]
+    return OperationCost(
+        "one whole question: these four steps",
+        tuple(request for cost in taken for request in cost.requests),
+        sum(cost.reads for cost in taken),
+        sum(cost.writes for cost in taken),
+        sum(cost.wakes for cost in taken),
+    )
 
 
 def _callers() -> Iterator[OperationCost]:
@@ -93,6 +115,11 @@ def _callers() -> Iterator[OperationCost]:
     counting = CountingTable(identities)
     authenticate(f"Bearer {token}", credentials=TokenCredentials(counting), verifier=None, anonymous=None)
     yield _cost("authenticate a bearer token", counting, bound=1)
+    counted = Counted()
+    calls = Calls(counted.twin.engine)
+    calls.note(Call("SendMessage", AGENT))
+    call = Call("SendMessage", AGENT, task_id=new_id(), message_id=new_id())
+    yield counted.cost("note a call on the audit trail", lambda: calls.note(call), 1)
 
 
 def _sends() -> Iterator[OperationCost]:
@@ -170,6 +197,20 @@ def _decisions() -> Iterator[OperationCost]:
 
     canceled = counted.waiting()
     yield counted.cost("cancel", lambda: twin.cancel(canceled.id), 1)
+
+
+def answer_after(events: int) -> OperationCost:
+    """An answer to a task whose agent had said so much before it asked."""
+
+    async def talks(turn: Turn) -> None:
+        if turn.answer is None:
+            for _ in range(events):
+                await turn.say(TEXT)
+            await turn.ask("Go on?")
+
+    counted = Counted(running(talks))
+    answer = counted.answer_of(counted.waiting(), payload={"text": "yes"})
+    return counted.cost("answer at the people's door", answer)
 
 
 def _upkeep() -> Iterator[OperationCost]:

@@ -1,25 +1,31 @@
 """Requests to DynamoDB are counted, not timed: an operation that gets dearer fails here."""
 
 import pytest
-from tests.performance.operations import OperationCost, measure
+from tests.performance.operations import OperationCost, answer_after, measure
 
 READ, BATCH, QUERY, WRITE = "GetItem", "BatchGetItem", "Query", "TransactWriteItems"
+MOST_WRITE_UNITS = 60
+"""Of one question to a person, from the send to the end of the task."""
 
 EXPECTED = {
     "authenticate a bearer token": [READ],
+    "note a call on the audit trail": ["PutItem"],
     "send, returning immediately": [WRITE],
     "send with an idempotency key": [WRITE],
     "send that goes on with a task": [QUERY, WRITE],
     "get a task": [QUERY],
     "list 50 tasks": [QUERY, BATCH, QUERY],
     "list 50 open checkpoints": [QUERY],
-    "get a checkpoint": [READ],
+    "get a checkpoint": [BATCH],
     "turn that asks": [QUERY, WRITE, WRITE],
     "turn that completes": [QUERY, WRITE, WRITE],
     "answer at the people's door": [BATCH, WRITE],
     "answer over A2A": [QUERY, WRITE],
     "answer again, having won": [BATCH],
     "answer that comes too late": [BATCH],
+    "turn that an answer started": [QUERY, WRITE, WRITE],
+    "wake for a turn that is done": [QUERY],
+    "vote that does not decide": [BATCH, WRITE],
     "vote that decides": [BATCH, WRITE],
     "cancel": [QUERY, WRITE],
     "deadline that passes": [READ, BATCH, WRITE],
@@ -42,3 +48,11 @@ def test_a_send_and_an_answer_take_two_round_trips_at_most_and_a_read_one(
     assert len(measured["send with an idempotency key"].requests) <= 2
     assert len(measured["answer over A2A"].requests) <= 2
     assert len(measured["get a task"].requests) == 1
+
+
+def test_one_question_to_a_person_stays_within_its_write_units(measured: dict[str, OperationCost]) -> None:
+    assert measured["one whole question: these four steps"].writes <= MOST_WRITE_UNITS
+
+
+def test_what_an_answer_costs_does_not_grow_with_the_task() -> None:
+    assert answer_after(events=2) == answer_after(events=200)
