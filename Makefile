@@ -11,7 +11,7 @@ export UV_PYTHON_PREFERENCE := system
 # Without it every start compiles: a package without bytecode takes twice as long to import.
 export UV_COMPILE_BYTECODE := 1
 
-.PHONY: help setup run test race check lock openapi format bench deploy-local deploy clean
+.PHONY: help setup run test race check lock docs format bench deploy-local deploy clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -66,7 +66,7 @@ lock: $(UV) ## locks anew, and what the deps layer ships with it
 	$(UV) export --frozen --no-dev --no-emit-project --no-hashes --no-annotate --no-header --quiet \
 	  > layers/deps/requirements.txt
 
-openapi: .venv/.synced ## describes the people's door anew
+docs: .venv/.synced ## describes the people's door anew
 	$(BIN)/python -m tools.openapi
 
 format: .venv/.synced ## formats, and mends what lint can mend
