@@ -66,8 +66,9 @@ lock: $(UV) ## locks anew, and what the deps layer ships with it
 	$(UV) export --frozen --no-dev --no-emit-project --no-hashes --no-annotate --no-header --quiet \
 	  > layers/deps/requirements.txt
 
-docs: .venv/.synced ## describes the people's door anew
+docs: .venv/.synced ## writes anew what is generated in docs/
 	$(BIN)/python -m tools.openapi
+	$(BIN)/python -m tools.controls
 
 format: .venv/.synced ## formats, and mends what lint can mend
 	$(BIN)/ruff format .
