@@ -14,8 +14,8 @@ HEAD = """\
 # Control map
 
 Which provision is met by what, with the tests that show it. Written by `python -m tools.controls` from
-`controls.yaml`; `make test` checks that it is up to date and that every test that is named exists. It is no legal
-advice: whether a provision applies, and everything in the last column, is the deployer's to decide and do.
+`controls.yaml`; `make test` checks that it is up to date and that every test that is named exists. It is no
+legal advice: whether a provision applies, and all that is in the last column, is the deployer's to decide.
 """
 
 
