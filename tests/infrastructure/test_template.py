@@ -11,6 +11,7 @@ import pytest
 from tools.laptop.template import template as read_template
 
 from interlock.engine.calls import LOST_CALL
+from interlock.engine.seal import UNSIGNED
 from interlock.settings import PREFIX, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -628,6 +629,11 @@ class TestAuditTrail:
         assert unsealed["MetricName"] == load_function("timers").UNSEALED_SECONDS
         assert unsealed["Dimensions"] == [{"Name": "service", "Value": "timers"}]
         filters = of_type(template, "AWS::Logs::MetricFilter")
+        unsigned = filters.pop("UnsignedCheckpoints")
+        assert unsigned["FilterPattern"] == f'"{UNSIGNED}"'
+        assert unsigned["LogGroupName"] == {"Ref": "AuditLogs"}
+        watched = alarms["UnsignedCheckpointsAlarm"]["MetricName"]
+        assert unsigned["MetricTransformations"][0]["MetricName"] == watched
         assert {found["LogGroupName"]["Ref"] for found in filters.values()} == {"A2aLogs", "OperatorLogs"}
         for found in filters.values():
             assert found["FilterPattern"] == f'"{LOST_CALL}"'

@@ -20,7 +20,9 @@ from interlock.engine.authenticate import authenticate
 from interlock.engine.calls import Call, Calls
 from interlock.engine.context import Limits, new_id
 from interlock.engine.due import handle_due
+from interlock.engine.facts import fact_pk
 from interlock.engine.inbox import checkpoint, open_checkpoints
+from interlock.engine.seal import Sealer, seal
 from interlock.engine.sweep import sweep
 from interlock.oversight import hitl_prompt
 from interlock.oversight.principals import Kind, Principal, Role
@@ -28,6 +30,8 @@ from interlock.oversight.principals import Kind, Principal, Role
 TEXT = "release 1.2.0 of the payments service to production, once somebody on call agrees"
 PAYLOAD: JsonObject = {"approved": True, "comment": "Go ahead."}
 PAGE = 50
+FACTS = 30
+"""Of ten tasks that wait, three each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +224,8 @@ def _upkeep() -> Iterator[OperationCost]:
     (due,) = counted.twin.due_rows()
     yield counted.cost("deadline that passes", lambda: handle_due(counted.twin.engine, due))
     yield counted.cost("sweep that finds nothing", lambda: sweep(counted.twin.engine))
+    trail = Counted()
+    while len(trail.twin.table.query(fact_pk("acme")).rows) < FACTS:
+        trail.waiting()
+    sealer = Sealer(trail.table, trail.twin.clock)
+    yield trail.cost(f"seal {FACTS} facts", lambda: seal(sealer, "acme"))

@@ -29,6 +29,7 @@ EXPECTED = {
     "vote that decides": [BATCH, WRITE],
     "cancel": [QUERY, WRITE],
     "deadline that passes": [READ, BATCH, WRITE],
+    "seal 30 facts": [QUERY, QUERY, WRITE, QUERY],
 }
 
 

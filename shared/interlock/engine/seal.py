@@ -6,12 +6,14 @@ know whether they were heard.
 """
 
 import json
+import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from interlock.a2a.errors import Unavailable
 from interlock.a2a.models import timestamp
 from interlock.a2a.signing import Signer
 from interlock.engine.context import Engine, attempts
@@ -33,10 +35,14 @@ from interlock.engine.ports import (
 from interlock.engine.records import SCHEMA_VERSION, parse_instant
 from interlock.oversight.audit import CHECKPOINT, Checkpoint, as_line, sealed
 
+_log = logging.getLogger(__name__)
+
 BATCH = 49
 """Facts of one transaction: each takes two of its hundred writes."""
 CHECKPOINT_EVERY = 256
 """Records."""
+UNSIGNED = "a checkpoint of the audit trail could not be signed"
+"""Logged; an alarm looks for it."""
 CHAINS_PK = "CHAINS"
 """A row for each chain, written before its first fact: where the sweeper looks."""
 
@@ -84,12 +90,18 @@ def head(table: Table, chain: str) -> Head:
 
 
 def seal(sealer: Sealer, chain: str) -> int:
-    """Seals all facts of the chain. Returns how many. Raises `Unavailable`, then the rest is still there."""
+    """Seals all facts of the chain. Returns how many. Raises `Unavailable`, then the rest is still there.
+
+    A key that does not answer holds nothing up: the checkpoint stays due, and that is logged.
+    """
     done = 0
     while count := _seal_batch(sealer, chain):
         done += count
     if sealer.signer is not None:
-        sign_if_due(sealer, sealer.signer, chain)
+        try:
+            sign_if_due(sealer, sealer.signer, chain)
+        except Unavailable:
+            _log.exception(UNSIGNED)
     return done
 
 

@@ -1,6 +1,7 @@
 """Facts of the audit trail: what each decision leaves, in the same write, and what none of them holds."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,7 @@ from tests.support.twin import AGENT, ANN, BEN, Deployment, asking, message, not
 
 from interlock.agents import Turn
 from interlock.engine.due import handle_due
-from interlock.engine.facts import chain_of, fact_pk, traced
+from interlock.engine.facts import WithoutFacts, chain_of, fact_pk, traced
 from interlock.engine.ports import OutcomeUnknown
 from interlock.oversight.canonical_json import digest
 
@@ -168,3 +169,11 @@ class TestTrace:
 @pytest.mark.parametrize("chain", ["", "acme", "a#b"])
 def test_a_partition_of_facts_names_its_chain(chain: str) -> None:
     assert chain_of(fact_pk(chain)) == chain
+
+
+def test_where_there_is_no_trail_nothing_is_written_for_it() -> None:
+    deployment = Deployment(running(nothing))
+    deployment.engine = replace(deployment.engine, table=WithoutFacts(deployment.hooks))
+    task = deployment.send()
+    assert deployment.meta(task.id).state == "TASK_STATE_COMPLETED"
+    assert facts(deployment) == []

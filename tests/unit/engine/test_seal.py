@@ -18,6 +18,7 @@ from interlock.engine.ports import OutcomeUnknown, Table
 from interlock.engine.retention import MIN_DAYS, Held, hold, purge, release
 from interlock.engine.seal import (
     BATCH,
+    UNSIGNED,
     Sealer,
     chains,
     export,
@@ -168,7 +169,13 @@ class TestCheckpoints:
         report = checked(table, new_signer(tmp_path, "theirs.pem"), tmp_path)
         assert [finding.line for finding in report.findings] == [4, 0]
 
-    def test_a_key_that_does_not_answer_does_not_undo_the_seal(self, table: MemoryTable) -> None:
+    def test_a_key_that_does_not_answer_holds_nothing_up_and_the_checkpoint_stays_due(
+        self,
+        table: MemoryTable,
+        signer: FileSigner,
+        tmp_path: Path,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
         class Silent(FileSigner):
             def sign(self, data: bytes) -> bytes:
                 raise Unavailable
@@ -176,9 +183,11 @@ class TestCheckpoints:
             kid = "silent"
 
         append(table, 3)
-        with pytest.raises(Unavailable):
-            seal(Sealer(table, CLOCK, Silent(Path()), every=1), "acme")
+        assert seal(Sealer(table, CLOCK, Silent(Path()), every=1), "acme") == 3
+        assert [record.message for record in caplog.records] == [UNSIGNED]
         assert numbers(table) == [0, 1, 2]
+        seal(Sealer(table, CLOCK, signer, every=1), "acme")
+        assert checked(table, signer, tmp_path).signed == 3
 
 
 class TestSweeping:
