@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support.backend import LEASE_SECONDS, Backend, running_backend
+from tests.support.backend import LEASE_SECONDS, WAKE_AGAIN_SECONDS, Backend, running_backend
 from tests.support.emulator import Emulator
 from tests.support.story import eventually
 from tests.support.twin import ANN
@@ -115,21 +115,30 @@ def test_a_skill_that_may_be_run_again_is(backend: Backend, point: str) -> None:
     assert len(set(started)) == 1
 
 
-def test_a_worker_that_was_only_slow_records_nothing_more(backend: Backend) -> None:
-    sent = backend.send("go")
-    with backend.halted_worker("agent") as worker:
-        backend.sweep(after=GIVEN_UP)
-        failed = backend.get(sent.id)
-        assert failed.status.state == TaskState.FAILED
-        os.kill(worker.pid, signal.SIGCONT)
-        # It goes on to ask its question, is refused, and is done with the message.
-        eventually(lambda: not backend.messages("TurnsQueue"))
-        assert worker.poll() is None
-    assert backend.get(sent.id) == failed
-    assert backend.prompts(sent.id) == []
+@pytest.mark.parametrize("text", ["go", "repeat this"])
+def test_a_worker_that_was_only_slow_records_nothing_more(
+    emulator: Emulator, tmp_path: Path, text: str
+) -> None:
+    with running_backend(emulator, tmp_path, visibility=60) as backend:
+        sent = backend.send(text)
+        with backend.halted_worker("agent") as worker:
+            backend.sweep(after=GIVEN_UP)
+            given_up, again = backend.get(sent.id), backend.lose_messages()
+            assert given_up.status.message is not None
+            assert given_up.status.message.text == LOST
+            os.kill(worker.pid, signal.SIGCONT)
+            # It goes on to ask its question, is refused, and is done with the message.
+            eventually(lambda: not backend.messages("TurnsQueue"))
+        assert backend.get(sent.id) == given_up
+        assert backend.prompts(sent.id) == []
+        if again:
+            backend.sweep(after=GIVEN_UP + WAKE_AGAIN_SECONDS + 1)
+            backend.work()
+            assert len(backend.prompts(sent.id)) == 1
+        assert again == (given_up.status.state == TaskState.WORKING)
 
 
-def given_up(backend: Backend, task_id: str) -> bool:
+def failed(backend: Backend, task_id: str) -> bool:
     backend.sweep()
     return backend.meta(task_id).state == TaskState.FAILED
 
@@ -143,5 +152,5 @@ def test_a_lease_is_renewed_for_as_long_as_the_worker_lives(emulator: Emulator, 
             while time.monotonic() < until:
                 backend.sweep()
                 assert backend.meta(sent.id).state == TaskState.WORKING
-        eventually(lambda: given_up(backend, sent.id))
+        eventually(lambda: failed(backend, sent.id))
         assert backend.run_rows() == []
