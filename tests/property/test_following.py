@@ -84,16 +84,17 @@ class Plain:
 
 @dataclass
 class Story:
-    """Also implements `Receiver`: what arrives, by URL."""
+    """Also implements `Receiver`: what arrives, by URL. `once`: no event may arrive twice."""
 
     world: World
+    once: bool = False
     arrived: dict[str, list[str]] = field(default_factory=dict)
     heard: dict[str, tuple[TaskStream, list[str]]] = field(default_factory=dict)
     parked: list[PushConfig] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.push = Push(self.world.engine, Plain(), self, self.parked.append)
-        self.world.deliver = self.deliver
+        self.world.deliver = self.deliver_again
 
     # What is there, looked at without a step.
 
@@ -120,7 +121,10 @@ class Story:
         pass
 
     def post(self, url: str, headers: dict[str, str], body: bytes) -> None:
-        self.arrived.setdefault(url, []).append(body.decode())
+        before = self.arrived.setdefault(url, [])
+        if self.once and body.decode() in before:
+            raise Broken(f"I8 {url} was sent one event by two workers")
+        before.append(body.decode())
 
     # The actors.
 
@@ -190,6 +194,11 @@ class Story:
 
     def deliver(self, tenant: str, task_id: str) -> None:
         push.deliver(self.push, tenant, task_id, 60)
+
+    def deliver_again(self, tenant: str, task_id: str) -> None:
+        """After all who were at work have died, perhaps between a request and its acknowledgement."""
+        self.once = False
+        self.deliver(tenant, task_id)
 
     def deliverer(self) -> None:
         """Woken by the stream of the table for any event, and so at any time."""
@@ -269,13 +278,19 @@ def play(
     *,
     sabotage: Callable[[Write], Write] = lambda write: write,
     fault_at: Mapping[int, int] = {},
+    faults: bool = True,
     only: Sequence[str] = (),
 ) -> Story:
     """Plays the story, or the part of it that `only` names, and checks it at rest. Raises `Broken`."""
     world = World(
-        Schedule(numbers), speaks_and_asks, sabotage=sabotage, fault_at=fault_at, clock=TickingClock()
+        Schedule(numbers),
+        speaks_and_asks,
+        sabotage=sabotage,
+        fault_at=fault_at,
+        faults=faults,
+        clock=TickingClock(),
     )
-    story = Story(world)
+    story = Story(world, once=not faults)
     actors = story.all() | {"send and leave": story.send_and_leave}
     try:
         world.run({name: actors[name] for name in only or story.all()})
@@ -319,6 +334,13 @@ def test_long_random_schedules_reach_every_way_to_follow() -> None:
         f"{INLINE} twice",
         "UnsupportedOperation",
     }
+
+
+def test_while_nothing_fails_each_event_arrives_once() -> None:
+    """Whoever is not slower than a lease lets no other worker in."""
+    actors = [name for name in Story(World(Schedule([]), speaks_and_asks)).all() if name != "lease lapses"]
+    for numbers in schedules(3, ROUNDS):
+        play(numbers, faults=False, only=actors)
 
 
 NEVER_A_FAULT = [0] * 1000

@@ -161,7 +161,7 @@ class World:
     fault_at: Mapping[int, int] = field(default_factory=dict)
     deliver: Callable[[str, str], None] = lambda tenant, task_id: None
     steps: int = 0
-    _faults: bool = True
+    faults: bool = True
 
     def __post_init__(self) -> None:
         stepped: Table = SteppedTable(self)
@@ -183,7 +183,7 @@ class World:
         me.parent.switch()
         self.steps += 1
         fault = self.fault_at.get(self.steps, Faults.NONE)
-        if self._faults and fault == Faults.NONE:
+        if self.faults and fault == Faults.NONE:
             fault = Faults.TABLE[self.schedule.choose(len(Faults.TABLE))]
         if fault == Faults.DIES_BEFORE:
             raise GreenletExit
@@ -214,7 +214,9 @@ class World:
                 del running[name]
         for dead in running.values():
             dead.throw(GreenletExit)
-        self._faults = False
+        self.faults = False
+        # Those who were woken to deliver are dead as well: only the rows are left of it.
+        self.wakes.pushes.clear()
         self.settle()
 
     def _told(self, name: str, actor: Actor) -> Callable[[], None]:
