@@ -1,14 +1,14 @@
 """A worker of the turns' queue in a process of its own, which stops itself where `workshop.HALT` says."""
 
 import os
-import threading
+import time
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import boto3
 from tests.support.workshop import halt
-from tools.laptop.workers import Context, load_handler, serve_queue
+from tools.laptop.workers import Context, deliver, load_handler
 
 from interlock import bootstrap
 from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
@@ -16,6 +16,7 @@ from interlock.engine.context import Engine
 from interlock.engine.ports import Write
 
 ROOT = Path(__file__).parents[2]
+PAUSE_SECONDS = 0.02
 
 
 class HaltingTable(DynamoTable):
@@ -39,8 +40,11 @@ def main() -> None:
         halt("received")
         return turns(event, context)
 
-    queue = os.environ["INTERLOCK_TURNS_QUEUE"]
-    serve_queue(boto3.client("sqs"), queue, 1, "turns", handler, threading.Event())
+    sqs, queue = boto3.client("sqs"), os.environ["INTERLOCK_TURNS_QUEUE"]
+    while True:
+        # No long poll: it would take a message for a process that is dead by then.
+        if not deliver(sqs, queue, 1, "turns", handler, wait_seconds=0):
+            time.sleep(PAUSE_SECONDS)
 
 
 if __name__ == "__main__":
