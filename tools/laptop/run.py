@@ -28,6 +28,7 @@ from tools.emulator.process import aws_environment, running_emulator
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
     from tools.emulator.streams import Clients
+    from uvicorn import Server
 
 ROOT = Path(__file__).parents[2]
 DEV_JSON = Path(".interlock/dev.json")
@@ -93,9 +94,11 @@ def serve(listener: socket.socket, url: str, endpoint: str) -> None:
     os.environ.setdefault("INTERLOCK_PUBLIC_URL", url)
     os.environ.setdefault("LOG_LEVEL", "WARNING")
     tokens = create_identities(outputs["IdentitiesTable"])
+    # Before anybody is told that it is ready: a signal that comes within an import can get lost there.
+    server = doors()
     with workers(outputs), dev_json(url, tokens), deployer(endpoint):
         print(greeting(url, tokens), flush=True)
-        serve_doors(listener)
+        server.run(sockets=[listener])
 
 
 def key_files() -> dict[str, str]:
@@ -214,7 +217,7 @@ def deployer(endpoint: str) -> Iterator[None]:
         DEPLOYER.unlink(missing_ok=True)
 
 
-def serve_doors(listener: socket.socket) -> None:
+def doors() -> "Server":
     import uvicorn
 
     from interlock import bootstrap
@@ -226,7 +229,7 @@ def serve_doors(listener: socket.socket) -> None:
         log_level="warning",
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
-    uvicorn.Server(config).run(sockets=[listener])
+    return uvicorn.Server(config)
 
 
 def by_path(agents: "ASGIApp", people: "ASGIApp") -> "ASGIApp":
