@@ -28,7 +28,6 @@ def test_the_card_says_what_the_agent_is_and_where(place: Place, agent: Caller) 
     assert [(i.protocol_binding, i.protocol_version, i.url) for i in card.supported_interfaces] == [
         (binding, "1.0", place.url) for binding in BINDINGS
     ]
-    assert not card.capabilities.push_notifications
     extensions = [(extension.uri, extension.required) for extension in card.capabilities.extensions]
     assert extensions == [(URI, False), (approvals.URI, False)]
     assert {"release", "expense"} <= {skill.id for skill in card.skills}
