@@ -210,7 +210,7 @@ class Caller:
         metadata: Mapping[str, Any] | None = None,
         message_id: str = "",
         immediately: bool = False,
-        configuration: Mapping[str, Any] | None = None,
+        notify: pb.TaskPushNotificationConfig | None = None,
     ) -> pb.Task:
         message = pb.Message(
             message_id=message_id or str(uuid4()),
@@ -222,12 +222,14 @@ class Caller:
             ParseDict(dict(metadata), message.metadata)
         request = pb.SendMessageRequest(message=message)
         request.configuration.return_immediately = immediately
+        if notify is not None:
+            request.configuration.task_push_notification_config.CopyFrom(notify)
 
         async def send(client: Client, context: ClientCallContext) -> pb.Task:
             (response,) = [response async for response in client.send_message(request, context=context)]
             return response.task
 
-        return self._call(send)
+        return self.call(send)
 
     def answer(self, task: pb.Task, payload: Mapping[str, Any], *, immediately: bool = False) -> pb.Task:
         """Answers the prompt that `task` waits for."""
@@ -238,15 +240,15 @@ class Caller:
 
     def get(self, task_id: str) -> pb.Task:
         request = pb.GetTaskRequest(id=task_id)
-        return self._call(lambda client, context: client.get_task(request, context=context))
+        return self.call(lambda client, context: client.get_task(request, context=context))
 
     def list(self, **filters: Any) -> pb.ListTasksResponse:
         request = pb.ListTasksRequest(**filters)
-        return self._call(lambda client, context: client.list_tasks(request, context=context))
+        return self.call(lambda client, context: client.list_tasks(request, context=context))
 
     def cancel(self, task_id: str) -> pb.Task:
         request = pb.CancelTaskRequest(id=task_id)
-        return self._call(lambda client, context: client.cancel_task(request, context=context))
+        return self.call(lambda client, context: client.cancel_task(request, context=context))
 
     def settled(self, task_id: str) -> pb.Task:
         """The task once its turn is over."""
@@ -260,13 +262,17 @@ class Caller:
         assert found is not None
         return found
 
-    def _call(self, call: Callable[[Client, ClientCallContext], Awaitable[T]]) -> T:
+    def call(
+        self, call: Callable[[Client, ClientCallContext], Awaitable[T]], *, streaming: bool = False
+    ) -> T:
+        """`streaming`: whether the client streams where the card says that it may."""
+
         async def run() -> T:
             headers = {"Authorization": f"Bearer {self.token}"}
             async with httpx.AsyncClient(headers=headers, timeout=PATIENCE_SECONDS, verify=trusted()) as http:
                 card = await A2ACardResolver(http, self.url).get_agent_card()
                 config = ClientConfig(
-                    streaming=False, httpx_client=http, supported_protocol_bindings=[self.binding]
+                    streaming=streaming, httpx_client=http, supported_protocol_bindings=[self.binding]
                 )
                 parameters = ServiceParametersFactory.create([with_a2a_extensions(list(self.extensions))])
                 context = ClientCallContext(service_parameters=parameters)
