@@ -59,6 +59,10 @@ REFUSED = [
     ("Turns", "reads", "IdentitiesTable"),
     ("Fanout", "writes", "CoreTable"),
     ("Fanout", "sends", "TimersQueue"),
+    ("Outbox", "reads", "IdentitiesTable"),
+    ("Outbox", "scans", "CoreTable"),
+    ("Outbox", "sends", "TurnsQueue"),
+    ("Turns", "sends", "OutboxQueue"),
     ("Timers", "reads", "IdentitiesTable"),
     ("A2a", "writes", "AuditTable"),
     ("Operator", "reads", "AuditTable"),
@@ -71,6 +75,9 @@ ALLOWED = [
     ("A2a", "reads", "IdentitiesTable"),
     ("Authorizer", "reads", "IdentitiesTable"),
     ("Fanout", "reads", "CoreTable"),
+    ("Fanout", "sends", "OutboxQueue"),
+    ("Outbox", "writes", "CoreTable"),
+    ("Outbox", "sends", "OutboxDeadLetters"),
     ("Timers", "reads", "CoreTable"),
 ]
 
