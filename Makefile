@@ -57,8 +57,8 @@ check: setup ## format, lint, types, import contracts, template
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	AWS_REGION=us-east-1 $(SAM)/sam validate
-	AWS_REGION=us-east-1 $(SAM)/sam validate --lint
+	AWS_DEFAULT_REGION=us-east-1 $(SAM)/sam validate
+	AWS_DEFAULT_REGION=us-east-1 $(SAM)/sam validate --lint
 	$(SAM)/cfn-lint template.yaml
 
 lock: $(UV) ## locks anew, and what the deps layer ships with it

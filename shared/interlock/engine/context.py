@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 from uuid import uuid4
 
 from interlock.a2a.errors import Unavailable
@@ -26,12 +26,24 @@ from interlock.engine.ports import (
     Waker,
     Write,
 )
-from interlock.engine.records import Due, Event, Run, TaskMeta, event_item, event_key, instant
+from interlock.engine.records import (
+    MAX_EVENTS,
+    MAX_TASK_BYTES,
+    Due,
+    Event,
+    EventTooLarge,
+    Run,
+    TaskMeta,
+    event_item,
+    event_key,
+    instant,
+)
 
 MAX_ATTEMPTS = 12
 BACK_OFF_SECONDS = 0.02
 MAX_BACK_OFF_SECONDS = 0.5
 PUSH_GUARD_SECONDS = 30.0
+SMALL_EVENT_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +154,10 @@ def move(
             changed["view_at"] = f"{at}#{meta.task_id}"
             changed["said"] = meta.seq + 1 if event.status.message is not None else None
         key = event_key(meta.tenant, meta.task_id, meta.seq + 1)
-        writes.append(Put(key, event_item(event, op, push=meta.push), (Missing("v"),)))
+        item = event_item(event, op, push=meta.push)
+        changed["size"] = meta.size + cast(int, item["size"])
+        _check_room(meta, event, changed["size"])
+        writes.append(Put(key, item, (Missing("v"),)))
         if meta.push:
             writes.append(push_guard(meta, meta.seq + 1, now))
     kept: Item = {name: value for name, value in changed.items() if value is not None}
@@ -154,6 +169,18 @@ def move(
     told = fact or Fact(TASK_EVENT, event.by if event is not None else None)
     writes.append(told.about(moved, event).put(meta.tenant, now))
     return moved, writes
+
+
+def _check_room(meta: TaskMeta, event: Event, size: int) -> None:
+    """An end always has room, and so has what we say of a task ourselves: it carries next to nothing."""
+    if event.status is not None and event.status.state.terminal:
+        return
+    if event.message is None and event.artifact is None and size - meta.size <= SMALL_EVENT_BYTES:
+        return
+    if size > MAX_TASK_BYTES:
+        raise EventTooLarge(f"more than the {MAX_TASK_BYTES} bytes that a task has room for")
+    if event.message is not None and meta.seq >= MAX_EVENTS:
+        raise EventTooLarge(f"one more than the {MAX_EVENTS} events that a task has room for")
 
 
 def push_guard(meta: TaskMeta, seq: int, now: datetime) -> Put:

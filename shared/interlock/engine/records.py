@@ -20,8 +20,10 @@ SHARDS = 8
 
 COMPRESS_ABOVE = 1024
 MAX_EVENT_BYTES = 256 * 1024
-"""Of one event as stored, well below DynamoDB's 400 KB."""
-MAX_EVENTS = 10_000
+"""Of one event on the wire: compressed, it could grow without bound when it is read."""
+MAX_TASK_BYTES = 7 * 512 * 1024
+"""Of all events of a task: what reads it whole, and Lambda's 6 MB of an answer, have room for it."""
+MAX_EVENTS = 2000
 """Of one task."""
 
 
@@ -109,6 +111,8 @@ class TaskMeta(Record):
     """The author of the last message that was not itself a decision."""
     editors: str = ""
     """Who asked for changes of an action, separated by spaces: none of them may approve the outcome."""
+    size: int = 0
+    """Bytes of its events on the wire."""
     push: bool = False
     """Whether it has, or had, push notification configurations."""
     trace: str | None = None
@@ -167,15 +171,14 @@ def event_item(event: Event, op: str, *, push: bool = False) -> Item:
 
     `push` marks an event that is to be delivered, for whoever reads the table's stream.
     """
-    body = event.wire_json()
-    item: Item = {"v": SCHEMA_VERSION, "op": op, **({"push": True} if push else {})}
+    body = event.wire_json().encode()
+    if len(body) > MAX_EVENT_BYTES:
+        raise EventTooLarge(f"larger than {MAX_EVENT_BYTES} bytes")
+    item: Item = {"v": SCHEMA_VERSION, "op": op, "size": len(body), **({"push": True} if push else {})}
     if len(body) <= COMPRESS_ABOVE:
-        item["body"] = body
-        return item
-    packed = zlib.compress(body.encode(), 1)
-    if len(packed) > MAX_EVENT_BYTES:
-        raise EventTooLarge(f"larger than {MAX_EVENT_BYTES} bytes as stored")
-    item["packed"] = packed
+        item["body"] = body.decode()
+    else:
+        item["packed"] = zlib.compress(body, 1)
     return item
 
 

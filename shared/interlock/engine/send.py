@@ -2,8 +2,9 @@
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import cast
 
 from interlock.a2a.errors import (
     InvalidParams,
@@ -208,9 +209,11 @@ def create_task(
             trace=current_trace(),
         )
         event = Event(message=stored, status=status(TaskState.SUBMITTED, now), by=caller.id)
+        item = event_item(event, op)
+        meta = replace(meta, size=cast(int, item["size"]))
         writes: list[Write] = [
             Put(meta.key, meta.item(), (Missing("v"),)),
-            Put(event_key(meta.tenant, task_id, 1), event_item(event, op), (Missing("v"),)),
+            Put(event_key(meta.tenant, task_id, 1), item, (Missing("v"),)),
             queue_turn(meta, now),
         ]
         if key is not None:

@@ -41,7 +41,7 @@ from interlock.a2a.models import (
     TaskState,
 )
 from interlock.agents import Agent, Turn
-from interlock.engine.records import MAX_EVENT_BYTES, Checkpoint
+from interlock.engine.records import MAX_EVENT_BYTES, MAX_TASK_BYTES, Checkpoint
 from interlock.engine.send import IDEMPOTENCY_METADATA, send_message
 from interlock.oversight.principals import Principal
 
@@ -208,13 +208,33 @@ def test_an_answer_that_is_too_large_to_be_stored_is_refused_and_not_consumed() 
 
 def test_a_large_message_is_kept_compressed_and_read_back_whole() -> None:
     deployment = Deployment(running(nothing))
-    text = "interlock " * 50_000
+    text = "interlock " * 20_000
     task = deployment.send(text)
     (said,) = deployment.get(task.id).history or []
     assert said.text == text
     packed = [item["packed"] for item in deployment.rows().values() if "packed" in item]
     assert packed
     assert all(isinstance(body, bytes) and len(body) < 10_000 for body in packed)
+
+
+def test_a_task_has_room_for_so_much_and_then_still_for_its_end() -> None:
+    """However well its messages compress: whoever reads the task reads them whole."""
+
+    async def asks_again(turn: Turn) -> None:
+        await turn.ask("Again?")
+
+    deployment = Deployment(running(asks_again))
+    task = deployment.send()
+
+    def fill() -> None:
+        for _ in range(20):
+            deployment.send(message("y" * 250_000, task_id=task.id))
+
+    with pytest.raises(InvalidParams, match=str(MAX_TASK_BYTES)):
+        fill()
+    whole = deployment.get(task.id)
+    assert MAX_TASK_BYTES - 300_000 < len(whole.wire_json()) < MAX_TASK_BYTES + 100_000
+    assert deployment.cancel(task.id).status.state is TaskState.CANCELED
 
 
 # A message to a waiting task.

@@ -1,10 +1,13 @@
 """A release desk: nothing is released before a person has agreed."""
 
+import re
+
 from interlock.agents import Agent, Turn
 from interlock.agents.demo.matching import text_begins_with
 
 agent = Agent("release-desk", "Releases versions, once a person has agreed.")
 
+VERSION = re.compile(r"[\w.+-]{1,64}", re.ASCII)
 APPROVAL = {
     "type": "object",
     "properties": {
@@ -24,7 +27,9 @@ APPROVAL = {
 )
 async def release(turn: Turn) -> None:
     version = turn.text.removeprefix("release ").strip()
-    if turn.answer is None:
+    if not VERSION.fullmatch(version):
+        await turn.reject("Say `release <version>`.")
+    elif turn.answer is None:
         await turn.ask(f"Release {version}?", APPROVAL)
     elif turn.answer.payload["approved"]:
         await turn.artifact(f"{version} released, approved by {turn.answer.responder}", name="release")
