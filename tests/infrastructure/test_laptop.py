@@ -124,6 +124,17 @@ def test_only_its_owner_can_read_the_tokens(laptop: Laptop) -> None:
     assert len(set(dev["tokens"].values())) == len(IDENTITIES)
 
 
+def test_only_its_owner_can_read_the_key_of_what_web_hooks_hold(laptop: Laptop) -> None:
+    key = laptop.dev_json.with_name("seal.key")
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+
+
+def test_the_card_says_that_it_streams_and_delivers(laptop: Laptop) -> None:
+    with urllib.request.urlopen(f"{laptop.url}/.well-known/agent-card.json", timeout=SECONDS) as answer:
+        capabilities = json.load(answer)["capabilities"]
+    assert (capabilities["streaming"], capabilities["pushNotifications"]) == (True, True)
+
+
 def test_nobody_gets_in_without_a_token(laptop: Laptop) -> None:
     request = urllib.request.Request(f"{laptop.url}/tasks", headers={"A2A-Version": "1.0"})
     with pytest.raises(urllib.error.HTTPError) as refused:
