@@ -34,6 +34,10 @@ REQUEST_SECONDS = 20.0
 ANONYMOUS = "anonymous:local"
 
 
+class NoAgent(Exception):
+    """The setting names no agent. The text says why."""
+
+
 class SweepIncomplete(Exception):
     """Some rows could not be handled; they are logged, and stay for the next pass."""
 
@@ -45,13 +49,20 @@ def settings() -> Settings:
 
 @cache
 def agent() -> "Agent":
-    """The agent that the setting names. Raises `TypeError` if it is something else."""
+    """The agent that the setting names. Raises `NoAgent`; what its own module raises passes through."""
     from interlock.agents import Agent
 
-    module, _, attribute = settings().agent.partition(":")
-    found = getattr(import_module(module), attribute)
+    named = settings().agent
+    module, _, attribute = named.partition(":")
+    try:
+        loaded = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise NoAgent(f"INTERLOCK_AGENT={named}: there is no module {error.name}") from error
+    found = getattr(loaded, attribute, None)
     if not isinstance(found, Agent):
-        raise TypeError(f"{settings().agent} is not an interlock.Agent")
+        raise NoAgent(f"INTERLOCK_AGENT={named}: {attribute} of {module} is not an interlock.Agent")
     return found
 
 

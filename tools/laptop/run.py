@@ -67,6 +67,10 @@ def main() -> None:
 
 
 def serve(listener: socket.socket, url: str, endpoint: str) -> None:
+    from pydantic import ValidationError
+
+    from interlock import bootstrap
+
     os.environ.update(aws_environment(endpoint))
     # Where an agent of one's own is put for a deployment, there it is found here.
     sys.path.insert(0, str(ROOT / "layers" / "agent"))
@@ -93,6 +97,10 @@ def serve(listener: socket.socket, url: str, endpoint: str) -> None:
     # The card is signed for an address that is known, not for whatever a request calls itself.
     os.environ.setdefault("INTERLOCK_PUBLIC_URL", url)
     os.environ.setdefault("LOG_LEVEL", "WARNING")
+    try:
+        bootstrap.agent()
+    except (bootstrap.NoAgent, ValidationError) as error:
+        sys.exit(str(error).partition("For further information")[0].strip())
     tokens = create_identities(outputs["IdentitiesTable"])
     # Before anybody is told that it is ready: a signal that comes within an import can get lost there.
     server = doors()

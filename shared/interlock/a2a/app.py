@@ -49,12 +49,16 @@ def create_app(
     rpc = Route("/", JsonRpc(server, versions), methods=["POST"])
     # Below a root path or a stage, clients post to the URL with and without a slash at the end.
     rpc.path_regex = re.compile("^/?$")
+    resources = http_json.routes(server)
+    for route in (rpc, *resources):
+        # A line feed at the end of a path is part of it, which `$` does not see.
+        route.path_regex = re.compile(route.path_regex.pattern.removesuffix("$") + r"\Z")
     published = PublishedCard(card, v0_3=v0_3, signer=signer)
     well_known = [Route(CARD_PATH, card_endpoint(published, public_url, run, merge))]
     if signer is not None:
         well_known.append(Route(JWKS_PATH, jwks_endpoint(signer, run)))
     app = Starlette(
-        routes=[rpc, *well_known, *http_json.routes(server)],
+        routes=[rpc, *well_known, *resources],
         exception_handlers={HTTPException: http_json.http_exception},
     )
     app.router.redirect_slashes = False

@@ -10,7 +10,7 @@ from typing import TypeVar
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from interlock.a2a import operations, strict_json
@@ -56,7 +56,7 @@ _PATHS: Mapping[str, Mapping[str, Operation]] = {
 """A path with a verb comes before the one that would take the verb for a part of the id."""
 
 
-def routes(server: Server) -> list[BaseRoute]:
+def routes(server: Server) -> list[Route]:
     return [
         Route(prefix + path, Resource(server, methods))
         for prefix in ("", "/{tenant}")

@@ -4,6 +4,8 @@ What is sealed begins with a byte that says how, so that a later way can be told
 """
 
 import os
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +66,17 @@ def create_seal_key(path: Path) -> None:
 class KmsSealer:
     """Implements `Sealer`: a symmetric key of AWS KMS, which never leaves it. At most 4,096 bytes a secret.
 
-    The context is KMS's encryption context (AWS KMS Developer Guide), which its audit log shows.
+    The context is KMS's encryption context (AWS KMS Developer Guide), which its audit log shows. `new_client`
+    makes the client when it is first used: most requests need none.
     """
 
-    def __init__(self, client: Any, key_id: str) -> None:
-        self._client = client
+    def __init__(self, new_client: Callable[[], Any], key_id: str) -> None:
+        self._new_client = new_client
         self._key_id = key_id
+
+    @cached_property
+    def _client(self) -> Any:
+        return self._new_client()
 
     def seal(self, secret: bytes, context: str) -> bytes:
         sealed: bytes = self._call("encrypt", context, Plaintext=secret)["CiphertextBlob"]

@@ -11,11 +11,14 @@ from pydantic import JsonValue
 from interlock.a2a.models import JsonObject
 from interlock.adapters.schema_worker import SchemaWorker
 from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json
+from interlock.cli.target import dev_token
 from interlock.conformance.client import Binding, CardError, Interface, choose_interface, fetch_card
 from interlock.conformance.scenarios import MIN_TRIALS, Result, Run, scenarios
 from interlock.oversight.hitl_prompt import URI
 
 DEFAULT_PROMPT = "release 1.0.0"
+DEV_CALLER = "agent"
+"""Whose token of `.interlock/dev.json` is used for the laptop's own deployment."""
 
 
 def conformance(
@@ -46,6 +49,7 @@ def conformance(
     """
     with failures(as_json):
         answer = None if payload is None else _object(payload)
+        token = token or dev_token(url, DEV_CALLER)
         card, interface = _agent(url, token, binding)
         results = []
         with closing(SchemaWorker()) as guard:

@@ -53,6 +53,15 @@ def target(url: str | None, token: str | None, identity: str | None) -> Target:
     return Target(dev_url, tokens[name])
 
 
+def dev_token(url: str, identity: str) -> str | None:
+    """The token of the file, where the URL is that of the file."""
+    try:
+        dev_url, tokens = _dev_file()
+    except Failure:
+        return None
+    return tokens.get(identity) if url.rstrip("/") == dev_url else None
+
+
 def _dev_file() -> tuple[str, dict[str, str]]:
     found = next((path for path in (DEV_FILE, INSTALLED_IN / DEV_FILE) if path.is_file()), None)
     if found is None:
