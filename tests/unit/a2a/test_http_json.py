@@ -48,6 +48,9 @@ def test_a_wrong_http_method_is_405_with_allow_in_the_error_form(
         "/a/b/c/d/e/f",
         "//tasks",
         "/v1/card",
+        "/message:send\n",
+        "/tasks\n",
+        "/\n",
     ],
 )
 def test_an_unknown_path_is_404_in_the_error_form(door: Door, path: str) -> None:

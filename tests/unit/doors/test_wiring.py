@@ -71,3 +71,18 @@ def test_where_anonymous_callers_are_served_the_card_asks_for_no_credential(
 ) -> None:
     configure(ANONYMOUS_TENANT="demo")
     assert "securityRequirements" not in card()
+
+
+@pytest.mark.parametrize(
+    ("named", "why"),
+    [
+        ("nowhere_to_be_found:agent", "there is no module nowhere_to_be_found"),
+        ("interlock.agents.nowhere:agent", "there is no module interlock.agents.nowhere"),
+        ("interlock.agents.demo:nope", "nope of interlock.agents.demo is not an interlock.Agent"),
+        ("interlock.agents.demo:help_", "help_ of interlock.agents.demo is not an interlock.Agent"),
+    ],
+)
+def test_an_agent_that_is_not_there_is_named(configure: Callable[..., None], named: str, why: str) -> None:
+    configure(AGENT=named)
+    with pytest.raises(bootstrap.NoAgent, match=f"^INTERLOCK_AGENT={named}: {why}$"):
+        bootstrap.agent.__wrapped__()
