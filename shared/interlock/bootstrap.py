@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.applications import Starlette
     from starlette.types import ASGIApp
+    from types_boto3_sqs import SQSClient
 
     from interlock.a2a.signing import Signer
     from interlock.adapters.identities import TokenCredentials
@@ -75,10 +76,17 @@ def guard() -> "SchemaWorker":
 
 
 @cache
+def queues() -> "SQSClient":
+    from interlock.adapters.sqs import sqs_client
+
+    return sqs_client()
+
+
+@cache
 def engine() -> Engine:
     from interlock.adapters.clock import SystemClock
     from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
-    from interlock.adapters.sqs import SqsWaker, sqs_client
+    from interlock.adapters.sqs import SqsWaker
     from interlock.engine.facts import WithoutFacts
 
     chosen, clock = settings(), SystemClock()
@@ -87,7 +95,7 @@ def engine() -> Engine:
         table=WithoutFacts(table) if chosen.audit == "off" else table,
         views=table,
         waker=SqsWaker(
-            sqs_client(),
+            queues(),
             turns_queue_url=chosen.turns_queue,
             timers_queue_url=chosen.timers_queue,
             outbox_queue_url=chosen.outbox_queue,
@@ -163,18 +171,18 @@ def signer() -> "Signer | None":
 @cache
 def push() -> "Push | None":
     """None unless a key to seal configurations with is set."""
-    from interlock.adapters.sqs import SqsPark, sqs_client
-    from interlock.adapters.webhooks import WebHooks
-    from interlock.engine.push import Push
-
     chosen = settings()
     if chosen.seal_key is None:
         return None
+    from interlock.adapters.sqs import SqsPark
+    from interlock.adapters.webhooks import WebHooks
+    from interlock.engine.push import Push
+
     return Push(
         engine=engine(),
         sealer=sealer(chosen.seal_key),
         receiver=WebHooks(local=chosen.local_webhooks),
-        park=SqsPark(sqs_client(), chosen.outbox_dead_letters),
+        park=SqsPark(queues(), chosen.outbox_dead_letters),
     )
 
 
@@ -183,7 +191,7 @@ def sealer(key: str) -> "Sealer":
     from interlock.adapters.signing import kms_client
 
     file = key.removeprefix("file:")
-    return FileSealer(Path(file)) if file != key else KmsSealer(kms_client(), key)
+    return FileSealer(Path(file)) if file != key else KmsSealer(kms_client, key)
 
 
 def agents_door(*, threads: bool = False) -> "Starlette":

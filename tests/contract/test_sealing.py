@@ -36,7 +36,7 @@ def new_sealer(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewSe
 
 
 def with_key(client: Any) -> Sealer:
-    return KmsSealer(client, client.create_key()["KeyMetadata"]["Arn"])
+    return KmsSealer(lambda: client, client.create_key()["KeyMetadata"]["Arn"])
 
 
 def test_what_is_sealed_opens_again(new_sealer: NewSealer) -> None:
@@ -87,7 +87,7 @@ def test_the_emulator_which_does_not_look_for_changes_opens_what_it_sealed(emula
 
 
 def test_a_key_that_does_not_answer_is_a_failure() -> None:
-    sealer = KmsSealer(kms_client("http://127.0.0.1:1"), "key")
+    sealer = KmsSealer(lambda: kms_client("http://127.0.0.1:1"), "key")
     with pytest.raises(SealFailed):
         sealer.seal(SECRET, "here")
     with pytest.raises(SealFailed):

@@ -7,12 +7,15 @@ import os
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
 from interlock.engine.push import SealFailed
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -27,32 +30,28 @@ class FileSealer:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._aead: Any = None
 
     def seal(self, secret: bytes, context: str) -> bytes:
         nonce = os.urandom(NONCE_BYTES)
-        sealed: bytes = self._cipher().encrypt(nonce, secret, context.encode())
-        return _AES_256_GCM + nonce + sealed
+        return _AES_256_GCM + nonce + self._cipher.encrypt(nonce, secret, context.encode())
 
     def unseal(self, sealed: bytes, context: str) -> bytes:
         from cryptography.exceptions import InvalidTag
 
         body = _body(sealed, _AES_256_GCM)
         try:
-            secret: bytes = self._cipher().decrypt(body[:NONCE_BYTES], body[NONCE_BYTES:], context.encode())
+            return self._cipher.decrypt(body[:NONCE_BYTES], body[NONCE_BYTES:], context.encode())
         except (InvalidTag, ValueError) as error:
             raise SealFailed("the seal is broken") from error
-        return secret
 
-    def _cipher(self) -> Any:
-        if self._aead is None:
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    @cached_property
+    def _cipher(self) -> "AESGCM":
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-            key = self._path.read_bytes()
-            if len(key) != KEY_BYTES:
-                raise ValueError(f"the seal key must have {KEY_BYTES} bytes")
-            self._aead = AESGCM(key)
-        return self._aead
+        key = self._path.read_bytes()
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"the seal key must have {KEY_BYTES} bytes")
+        return AESGCM(key)
 
 
 def create_seal_key(path: Path) -> None:
