@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from interlock import bootstrap
-from interlock.batches import metrics, process_batch
+from interlock.batches import emit, process_batch
 
 UNSEALED_SECONDS = "UnsealedFactSeconds"
 
@@ -24,8 +24,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailure
     try:
         bootstrap.sweep()
     finally:
-        metrics.add_metric(UNSEALED_SECONDS, MetricUnit.Seconds, bootstrap.wake_sealers())
-        metrics.flush_metrics()
+        emit(UNSEALED_SECONDS, MetricUnit.Seconds, bootstrap.wake_sealers())
     return None
 
 

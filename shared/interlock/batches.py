@@ -35,6 +35,13 @@ def process_batch(
     failed = len(response["batchItemFailures"])
     if failed:
         # Lambda's own Errors stay at zero for a batch that fails in part.
-        metrics.add_metric(FAILED_RECORDS, MetricUnit.Count, failed)
-        metrics.flush_metrics()
+        emit(FAILED_RECORDS, MetricUnit.Count, failed)
     return response
+
+
+def emit(name: str, unit: MetricUnit, value: float) -> None:
+    """Publishes one metric now."""
+    metrics.add_metric(name, unit, value)
+    metrics.flush_metrics()
+    # Where metrics are off, a flush keeps them all, until there are a hundred and they are printed after all.
+    metrics.clear_metrics()

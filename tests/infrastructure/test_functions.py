@@ -169,6 +169,22 @@ class TestTimers:
         bootstrap.handle_due.assert_not_called()
         assert emitted_metrics(capsys.readouterr().out) == ["UnsealedFactSeconds"]
 
+    def test_sweeps_for_hours_where_metrics_are_off(
+        self,
+        bootstrap: Mock,
+        load_function: Load,
+        event: Event,
+        context: Context,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setenv("POWERTOOLS_METRICS_DISABLED", "true")
+        bootstrap.wake_sealers.return_value = 0.0
+        timers = load_function("timers")
+        for _ in range(150):
+            timers.handler(event("minute"), context)
+        assert capsys.readouterr().out == ""
+
     def test_lets_a_sweep_that_failed_be_seen(
         self, bootstrap: Mock, load_function: Load, event: Event, context: Context
     ) -> None:
