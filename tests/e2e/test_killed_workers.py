@@ -30,7 +30,7 @@ NEXT_TURN = {
 }
 LOST_AT = ("1", "2", "agent")
 """Points between the claim and the end of the turn."""
-SHORT_LEASE = 3
+SHORT_LEASE = 9
 GIVEN_UP = LEASE_SECONDS + 1
 
 
