@@ -12,7 +12,6 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 FAILED_RECORDS = "FailedRecords"
 
 logger = Logger()
-metrics = Metrics()
 
 
 def process_batch(
@@ -40,7 +39,8 @@ def process_batch(
 
 
 def emit(name: str, unit: MetricUnit, value: float) -> None:
-    """Publishes one metric now."""
+    """Publishes one metric now, as the environment names it now."""
+    metrics = Metrics()
     metrics.add_metric(name, unit, value)
     metrics.flush_metrics()
     # Where metrics are off, a flush keeps them all, until there are a hundred and they are printed after all.

@@ -16,7 +16,6 @@ _TEXT = ["text/", "application/json", "application/a2a+json", "application/probl
 """Whatever is not named here, Mangum answers in base64."""
 
 logger = Logger()
-metrics = Metrics()
 
 
 def gateway_handler(app: ASGIApp) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
@@ -37,6 +36,7 @@ class _Mounted:
         except Exception:
             # Mangum answers for it, so that Lambda counts no error.
             logger.exception("The app failed")
+            metrics = Metrics()
             metrics.add_metric(UNHANDLED_ERRORS, MetricUnit.Count, 1)
             metrics.flush_metrics()
             raise
