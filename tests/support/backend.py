@@ -31,12 +31,14 @@ from tools.laptop.workers import Context, Handler, deliver, load_handler
 from interlock import bootstrap
 from interlock.a2a.models import GetTaskRequest, Message, SendMessageConfiguration, SendMessageRequest, Task
 from interlock.adapters.clock import SystemClock
+from interlock.engine.context import Limits
 from interlock.engine.get import get_task
 from interlock.engine.ports import Item, Key
 from interlock.engine.records import SHARDS, Checkpoint, Run, TaskMeta, due_pk, run_pk
 from interlock.engine.send import send_message
 from interlock.oversight.hitl_prompt import RESPONSE_KEY
 from interlock.oversight.principals import Principal
+from interlock.settings import Settings
 
 if TYPE_CHECKING:
     from tools.emulator.streams import Clients
@@ -47,8 +49,8 @@ COUNTS: tuple["QueueAttributeNameType", ...] = (
     "ApproximateNumberOfMessagesNotVisible",
     "ApproximateNumberOfMessagesDelayed",
 )
-LEASE_SECONDS = 60.0
-WAKE_AGAIN_SECONDS = 30.0
+LEASE_SECONDS = Settings().lease_seconds
+WAKE_AGAIN_SECONDS = Limits().wake_again
 
 
 @cache
