@@ -1,5 +1,6 @@
 """The parts of template.yaml that a laptop needs: its tables and queues, and how its stream is read."""
 
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,9 @@ def data_template() -> dict[str, Any]:
 
 def event_source(function: str, event: str) -> dict[str, Any]:
     """The settings of an event of a function."""
-    properties: dict[str, Any] = template()["Resources"][function]["Properties"]["Events"][event][
-        "Properties"
-    ]
+    found = template()["Resources"][function]["Properties"]["Events"][event]["Properties"]
+    # A copy: the template is read once, and whoever takes this fills in names of their own.
+    properties: dict[str, Any] = deepcopy(found)
     return properties
 
 
