@@ -86,7 +86,8 @@ def state(store: Store) -> list[object]:
     for descending in (False, True):
         rows += [store.query(pk, descending=descending) for pk in PARTITIONS]
         rows += [_by_time(store.query_view(view, descending=descending)) for view in ("v", "w")]
-    rows += [store.get_many([Key(pk, sk) for pk in PARTITIONS for sk in SORTS])]
+    keys = [Key(pk, sk) for pk in PARTITIONS for sk in SORTS]
+    rows += [store.get_many(keys), store.snapshot(keys)]
     rows += [store.count_view(view, equals={"a": 1}) for view in ("v", "w")]
     return rows
 

@@ -232,6 +232,7 @@ def test_a_read_is_tried_again(
     reads: dict[str, Callable[[], bool]] = {
         "GetItem": lambda: table.get(KEY) == item,
         "BatchGetItem": lambda: table.get_many([OTHER, KEY]) == [None, item],
+        "TransactGetItems": lambda: table.snapshot([OTHER, KEY]) == [None, item],
         "Query": lambda: table.query(KEY.pk).rows == ((KEY, item),),
     }
     for operation, read in reads.items():
@@ -242,7 +243,7 @@ def test_a_read_is_tried_again(
     proxy.fail(fault, None, fault)
     assert table.query_view("v").rows == ((KEY, item),)
     assert table.count_view("v") == 1
-    assert len(pauses) == 5
+    assert len(pauses) == 6
 
 
 @pytest.mark.parametrize("fault", READ_FAULTS, ids=repr)

@@ -60,6 +60,9 @@ class Faulty:
     def get_many(self, keys: Sequence[Key]) -> list[Item | None]:
         return self.store.get_many(keys)
 
+    def snapshot(self, keys: Sequence[Key]) -> list[Item | None]:
+        return self.store.snapshot(keys)
+
     def query(self, pk: str, **options: Any) -> Page:
         return self.store.query(pk, **options)
 

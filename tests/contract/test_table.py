@@ -108,12 +108,16 @@ def test_many_items_come_in_the_order_asked_for(store: Store) -> None:
     expected = [{"n": n} if n % 3 else None for n in range(100)][::-1]
     assert store.get_many(asked) == expected
     assert store.get_many([]) == []
+    assert store.snapshot(asked[:25]) == expected[:25]  # of which moto takes no more
+    assert store.snapshot([]) == []
 
 
 @pytest.mark.parametrize("keys", [[Key("a", f"{n}") for n in range(101)], [KEY, OTHER, KEY], [Key("", "x")]])
 def test_a_batch_of_keys_that_can_not_be_read_is_refused(store: Store, keys: list[Key]) -> None:
     with pytest.raises(ValueError, match="key"):
         store.get_many(keys)
+    with pytest.raises(ValueError, match="key"):
+        store.snapshot(keys)
 
 
 # Writes

@@ -116,10 +116,12 @@ def test_a_batch_rounds_each_item_up_and_a_query_their_sum(memory: MemoryTable, 
     memory.write(Put(A, sized(2048)), Put(B, sized(2048)), Put(C, sized(4097)))
     table.get_many([A, B, C])
     table.get_many([])
+    table.snapshot([A, B, C])
     table.query("p", last="b")
     table.query("p")
     assert table.take() == [
         Request("BatchGetItem", reads=1 + 1 + 2),
+        Request("TransactGetItems", reads=2 + 2 + 4),
         Request("Query", reads=1),
         Request("Query", reads=3),
     ]
@@ -220,6 +222,8 @@ def test_what_is_counted_is_what_is_sent(emulator: Emulator, monkeypatch: pytest
             lambda: table.get(A),
             lambda: table.get_many([A, B]),
             lambda: table.get_many([]),
+            lambda: table.snapshot([A, B]),
+            lambda: table.snapshot([]),
             lambda: table.query("p", limit=3),
             lambda: table.query_view("v"),
             lambda: table.query_view("v", limit=3),

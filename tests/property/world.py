@@ -68,6 +68,10 @@ class SteppedTable:
         found: list[Item | None] = self._world.step(lambda: self._world.table.get_many(keys), writes=False)
         return found
 
+    def snapshot(self, keys: Sequence[Key]) -> list[Item | None]:
+        found: list[Item | None] = self._world.step(lambda: self._world.table.snapshot(keys), writes=False)
+        return found
+
     def query(self, pk: str, **range_: Any) -> Page:
         page: Page = self._world.step(lambda: self._world.table.query(pk, **range_), writes=False)
         return page

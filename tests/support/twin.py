@@ -186,6 +186,10 @@ class HookedTable:
                 found.insert(0, self.table.get(key))
         return found
 
+    def snapshot(self, keys: Sequence[Key]) -> list[Item | None]:
+        with self._hooked("snapshot", *keys):
+            return self.table.snapshot(keys)
+
     def query(self, pk: str, **options: Any) -> Page:
         with self._hooked("query", pk):
             return self.table.query(pk, **options)

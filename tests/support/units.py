@@ -82,6 +82,14 @@ class CountingTable:
             self._requests.append(Request("BatchGetItem", reads=reads))
         return items
 
+    def snapshot(self, keys: Sequence[Key]) -> list[Item | None]:
+        items = self._table.snapshot(keys)
+        if keys:
+            # A transaction reads each item twice.
+            reads = sum(2 * _read_units(_size(key, item)) for key, item in zip(keys, items, strict=True))
+            self._requests.append(Request("TransactGetItems", reads=reads))
+        return items
+
     def query(
         self,
         pk: str,

@@ -153,6 +153,15 @@ class DynamoTable:
             pending = dict(reply["UnprocessedKeys"])
         return [found.get(key) for key in keys]
 
+    def snapshot(self, keys: Sequence[Key]) -> list[Item | None]:
+        check_keys(keys)
+        if not keys:
+            return []
+        asked = [{"Get": {"TableName": self._name(key.pk), "Key": _raw_key(key)}} for key in keys]
+        reply = self._read(self._client.transact_get_items, TransactItems=asked)
+        raws = [answer.get("Item") for answer in reply["Responses"]]
+        return [None if raw is None else _row(raw)[1] for raw in raws]
+
     def query(
         self,
         pk: str,

@@ -74,6 +74,8 @@ class MemoryTable:
             found = [self._find(key) for key in keys]
             return [None if item is None else dict(item) for item in found]
 
+    snapshot = get_many
+
     def query(
         self,
         pk: str,

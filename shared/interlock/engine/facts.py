@@ -110,6 +110,9 @@ class WithoutFacts:
     def get_many(self, keys: Sequence[Key]) -> list[Item | None]:
         return self.table.get_many(keys)
 
+    def snapshot(self, keys: Sequence[Key]) -> list[Item | None]:
+        return self.table.snapshot(keys)
+
     def query(self, pk: str, **options: Any) -> Page:
         return self.table.query(pk, **options)
 

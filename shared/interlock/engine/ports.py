@@ -130,6 +130,9 @@ class Table(Protocol):
     def get_many(self, keys: Sequence[Key]) -> list[Item | None]:
         """Up to 100 distinct keys, one round trip, in the order asked for. Not a snapshot."""
 
+    def snapshot(self, keys: Sequence[Key]) -> list[Item | None]:
+        """The same as all of them were at one moment, for twice the units."""
+
     def query(
         self,
         pk: str,
