@@ -18,7 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from interlock.adapters.webhooks import WebHooks, is_public, resolve
+from interlock.adapters.outbound import is_public, resolve
+from interlock.adapters.webhooks import WebHooks
 from interlock.engine.push import DeliveryFailed
 
 LOOPBACK = "127.0.0.1"
@@ -333,12 +334,12 @@ class TestAddresses:
     def test_a_name_that_resolves_to_one_is_not_called(
         self, address: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("interlock.adapters.webhooks.create_connection", self.no_connection)
+        monkeypatch.setattr("interlock.adapters.outbound.create_connection", self.no_connection)
         with pytest.raises(DeliveryFailed, match="private"):
             WebHooks(resolve=resolving(address)).post("https://hooks.example/", {}, b"")
 
     def test_one_private_address_among_public_ones_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("interlock.adapters.webhooks.create_connection", self.no_connection)
+        monkeypatch.setattr("interlock.adapters.outbound.create_connection", self.no_connection)
         with pytest.raises(DeliveryFailed, match="private"):
             WebHooks(resolve=resolving("8.8.8.8", "2606:4700::1111", "10.0.0.1")).post(
                 "https://hooks.example/", {}, b""
@@ -368,7 +369,7 @@ class TestAddresses:
             called.append(address)
             raise ConnectionRefusedError
 
-        monkeypatch.setattr("interlock.adapters.webhooks.create_connection", connect)
+        monkeypatch.setattr("interlock.adapters.outbound.create_connection", connect)
         with pytest.raises(DeliveryFailed):
             WebHooks(resolve=lambda host, port: next(answers)).post("https://hooks.example/", {}, b"")
         assert called == [("8.8.8.8", 443)]
@@ -381,7 +382,7 @@ class TestAddresses:
             called.append(address[0])
             raise ConnectionRefusedError
 
-        monkeypatch.setattr("interlock.adapters.webhooks.create_connection", connect)
+        monkeypatch.setattr("interlock.adapters.outbound.create_connection", connect)
         addresses = [f"8.8.8.{number}" for number in range(1, 9)]
         with pytest.raises(DeliveryFailed):
             WebHooks(resolve=resolving(*addresses)).post("https://hooks.example/", {}, b"")
