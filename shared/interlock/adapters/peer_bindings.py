@@ -163,11 +163,13 @@ def _refused(status: int, code: int | None, details: JsonValue) -> PeerRefused:
     reason = _reason(details)
     known = _BY_REASON.get(reason or "") or _BY_STATUS.get(status) or _BY_CODE.get(code or 0)
     if known is not None:
-        said, reason = known.text, reason or known.reason
+        said = known.text
     elif status in _REDIRECTS:
         said = "it redirects, which is not followed"
     else:
         said = f"error {code}" if code is not None else f"status {status}"
+    if reason is None and code is not None and known is not None:
+        reason = known.reason
     return PeerRefused(f"the peer refused: {said}", code=code, reason=reason)
 
 

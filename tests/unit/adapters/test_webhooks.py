@@ -1,112 +1,15 @@
 """HTTP out to where callers say: which addresses, over what, and for how long."""
 
-import datetime
 import socket
-import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from tests.support.receivers import LOOPBACK, Authority, receiving, resolving, status, talking
 
 from interlock.adapters.outbound import is_public, resolve
 from interlock.adapters.webhooks import WebHooks
 from interlock.engine.push import DeliveryFailed
-
-LOOPBACK = "127.0.0.1"
-PUBLIC = "198.18.0.1"
-
-
-@dataclass
-class Receiver:
-    """A server on loopback. `answer` says what a request is told."""
-
-    answer: Callable[[BaseHTTPRequestHandler], None]
-    port: int = 0
-    requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
-
-    @property
-    def url(self) -> str:
-        return f"http://{LOOPBACK}:{self.port}"
-
-
-def status(code: int, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(code)
-        for name, value in headers.items():
-            handler.send_header(name, value)
-        handler.end_headers()
-
-    return answer
-
-
-NO_CONTENT = status(204)
-
-
-@contextmanager
-def receiving(
-    answer: Callable[[BaseHTTPRequestHandler], None] = NO_CONTENT, tls: ssl.SSLContext | None = None
-) -> Iterator[Receiver]:
-    receiver = Receiver(answer)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            receiver.requests.append((self.command, self.path, dict(self.headers), body))
-            receiver.answer(self)
-
-        do_GET = do_POST  # noqa: N815 (the name by which the server finds it)
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            """A client that hangs up is what is tested."""
-
-    with Server((LOOPBACK, 0), Handler) as server:
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True)
-        receiver.port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield receiver
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-@contextmanager
-def talking(talk: Callable[[socket.socket], None]) -> Iterator[str]:
-    """The URL of a server that says of HTTP only what `talk` says."""
-    with socket.create_server((LOOPBACK, 0)) as listener:
-
-        def accept() -> None:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(65536)
-                try:
-                    talk(connection)
-                except OSError:
-                    return  # the client has gone
-
-        thread = threading.Thread(target=accept)
-        thread.start()
-        yield f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
-        thread.join()
-
 
 LOCAL = WebHooks(local=True)
 
@@ -317,10 +220,6 @@ IN_THE_INTERNET = [
 ]
 
 
-def resolving(*addresses: str) -> Callable[[str, int], list[str]]:
-    return lambda host, port: list(addresses)
-
-
 class TestAddresses:
     @pytest.mark.parametrize("address", PRIVATE)
     def test_of_anybodys_own_network_are_not_public(self, address: str) -> None:
@@ -474,80 +373,6 @@ class TestUrls:
     def test_on_a_laptop_others_may_not_either(self) -> None:
         with pytest.raises(ValueError, match="http"):
             LOCAL.check("file:///etc/passwd")
-
-
-@dataclass(frozen=True)
-class Authority:
-    """Issues certificates for names, and is trusted by `client`."""
-
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-    folder: Path
-
-    @property
-    def client(self) -> ssl.SSLContext:
-        pem = self.certificate.public_bytes(serialization.Encoding.PEM).decode()
-        return ssl.create_default_context(cadata=pem)
-
-    def server(self, name: str) -> ssl.SSLContext:
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate = (
-            _certificate(name, key.public_key(), self.certificate.subject)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-            .sign(self.key, hashes.SHA256())
-        )
-        chain, private = self.folder / f"{name}.pem", self.folder / f"{name}.key"
-        chain.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        private.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        context.load_cert_chain(chain, private)
-        return context
-
-
-def _certificate(name: str, key: ec.EllipticCurvePublicKey, issuer: x509.Name) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-    )
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Test authority")])
-    certificate = (
-        _certificate("Test authority", key.public_key(), name)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(
-            x509.KeyUsage(
-                digital_signature=True,
-                key_cert_sign=True,
-                crl_sign=True,
-                content_commitment=False,
-                key_encipherment=False,
-                data_encipherment=False,
-                key_agreement=False,
-                encipher_only=False,
-                decipher_only=False,
-            ),
-            critical=True,
-        )
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    return Authority(key, certificate, tmp_path_factory.mktemp("authority"))
 
 
 class TestTls:
