@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from tests.support.backend import Backend, running_backend
 from tests.support.emulator import Emulator
+from tests.support.stored import Stored
 from tests.support.story import (
     BINDINGS,
     IDENTITIES,
+    ROOT,
     Place,
     create_identity,
     eventually,
@@ -27,9 +29,15 @@ def laptop(no_aws: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 
 @pytest.fixture(scope="session")
 def deployment(no_aws: None) -> Iterator[Stack]:
-    with deployed() as stack:
+    """With an agent of its own, as users deploy theirs; the demo agents are part of it."""
+    with deployed(ROOT / "tests/support/council", AgentModule="council:agent") as stack:
         yield stack
     eventually(lambda: port_is_closed(stack.url) and port_is_closed(stack.endpoint))
+
+
+@pytest.fixture(scope="session")
+def stored(deployment: Stack) -> Stored:
+    return Stored.of(deployment)
 
 
 @pytest.fixture(scope="session")

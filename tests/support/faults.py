@@ -47,6 +47,14 @@ class LateReply:
 Fault = Reply | LostRequest | LostReply | LateReply
 
 
+_CONFLICT = refusal(
+    "TransactionCanceledException",
+    CancellationReasons=[{"Code": "TransactionConflict", "Message": "injected"}],
+)
+LOSSY: tuple[Fault | None, ...] = (LostReply(), LostRequest(), _CONFLICT, *[None] * 9)
+"""To be drawn from: a network that loses requests and replies, before a table that is busy."""
+
+
 class FaultProxy:
     """Forwards to `upstream`, except for requests that a fault was put in the way of.
 

@@ -58,8 +58,11 @@ class Stack:
 
 
 @contextmanager
-def deployed(**parameters: str) -> Iterator[Stack]:
-    """Builds and deploys the template for this machine, with `parameters` over the defaults."""
+def deployed(agent: Path | None = None, **parameters: str) -> Iterator[Stack]:
+    """Builds and deploys the template for this machine, with `parameters` over the defaults.
+
+    `agent` is a folder whose content is deployed as if it were in layers/agent.
+    """
     interpreter = find_interpreter()
     client = _runtime_client(interpreter)
     functions = ("--python", interpreter.path, "--runtime-client", client, "--layers", WORK / "local-layers")
@@ -74,13 +77,15 @@ def deployed(**parameters: str) -> Iterator[Stack]:
             "Stage": STAGE,
             **parameters,
         }
-        build_and_deploy(endpoint, interpreter, values)
+        build_and_deploy(endpoint, interpreter, values, agent)
         stack = Stack(url, endpoint)
         with stream_mappings(stack.client):
             yield stack
 
 
-def build_and_deploy(endpoint: str, interpreter: Interpreter, parameters: Mapping[str, str]) -> None:
+def build_and_deploy(
+    endpoint: str, interpreter: Interpreter, parameters: Mapping[str, str], agent: Path | None = None
+) -> None:
     """`sam build` and `sam deploy`, as a user runs them. Shows what SAM says when it fails, and raises."""
     built = WORK / "local"
     environment = {
@@ -101,6 +106,8 @@ def build_and_deploy(endpoint: str, interpreter: Interpreter, parameters: Mappin
             environment, "build", "--cached", "--parallel", *overrides,
             "--build-dir", built, "--cache-dir", WORK / "local-cache",
         )  # fmt: skip
+        if agent is not None:
+            shutil.copytree(agent, built / "AgentLayer/python", dirs_exist_ok=True)
         _sam(
             environment, "deploy", "--template-file", built / "template.yaml", *overrides,
             "--stack-name", STACK, "--region", REGION, "--capabilities", "CAPABILITY_IAM",
