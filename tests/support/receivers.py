@@ -34,6 +34,21 @@ class Receiver:
         return f"http://{LOOPBACK}:{self.port}"
 
 
+def reply(
+    body: bytes, code: int = 200, content_type: str = "application/json"
+) -> Callable[[BaseHTTPRequestHandler], None]:
+    """An answer with a body."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(code)
+        handler.send_header("Content-Type", content_type)
+        handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        handler.wfile.write(body)
+
+    return answer
+
+
 def status(code: int, **headers: str) -> Callable[[BaseHTTPRequestHandler], None]:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(code)
