@@ -20,6 +20,8 @@ from interlock.adapters.peer_http import Request
 from interlock.engine.peers import PeerRefused, PeerUnreachable
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
+MAX_ANSWER_DEPTH = strict_json.MAX_DEPTH + 8
+"""More is around a part in an answer than in the request that it came with."""
 JSON_TYPES = ("application/json", "application/a2a+json")
 
 _ERRORS: tuple[type[A2AError], ...] = (
@@ -143,7 +145,7 @@ def read_object(answer: Answer) -> JsonObject:
     if answer.content_type not in JSON_TYPES:
         raise PeerUnreachable("the answer is not JSON")
     try:
-        value = strict_json.loads(answer.body or b"", max_bytes=MAX_ANSWER_BYTES)
+        value = strict_json.loads(answer.body or b"", max_bytes=MAX_ANSWER_BYTES, max_depth=MAX_ANSWER_DEPTH)
     except A2AError:
         raise PeerUnreachable("the answer is not JSON") from None
     if not isinstance(value, dict):
