@@ -32,6 +32,8 @@ WRAP_UP_SECONDS = 10.0
 """Kept back from a worker's time, to record that the agent did not finish in it."""
 REQUEST_SECONDS = 20.0
 """Kept back from the time of a delivery, for a request that was begun."""
+STOPS_AT_ONCE = 16
+"""By one worker; its client has connections for more."""
 ANONYMOUS = "anonymous:local"
 
 
@@ -100,6 +102,7 @@ def engine() -> Engine:
             timers_queue_url=chosen.timers_queue,
             outbox_queue_url=chosen.outbox_queue,
             audit_queue_url=chosen.audit_queue,
+            stops_queue_url=chosen.stops_queue,
             clock=clock,
         ),
         clock=clock,
@@ -305,6 +308,21 @@ def wake_sealers() -> float:
     from interlock.engine.seal import wake_for_unsealed
 
     return wake_for_unsealed(engine())
+
+
+def walk(scope: str, generation: int, number: int) -> None:
+    """Stops what runs in one shard, for one halt."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from interlock.engine.halt import walk as stop_shard
+    from interlock.oversight.halts import Scope
+
+    with ThreadPoolExecutor(STOPS_AT_ONCE) as pool:
+        stop_shard(engine(), Scope.parse(scope, ""), generation, number, pool.map)
+
+
+def wake_walk(scope: str, generation: int) -> None:
+    engine().waker.wake_walk(scope, generation)
 
 
 def handle_due(pk: str, sk: str) -> None:

@@ -24,6 +24,7 @@ class Settings(BaseModel):
     outbox_queue: str = ""
     outbox_dead_letters: str = ""
     audit_queue: str = ""
+    stops_queue: str = ""
     """The queues' URLs."""
     audit_table: str = ""
     audit: Literal["off", "default", "required"] = "default"

@@ -16,7 +16,7 @@ from interlock.adapters.clock import SystemClock
 from interlock.adapters.memory import MemoryWaker
 from interlock.adapters.sqs import MAX_DELAY_SECONDS, SqsPark, SqsWaker, sqs_client
 from interlock.engine.ports import Key
-from interlock.engine.records import PushConfig
+from interlock.engine.records import SHARDS, PushConfig
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -66,17 +66,25 @@ def audit(client: "SQSClient") -> str:
 
 
 @pytest.fixture
-def waker(client: "SQSClient", turns: str, timers: str, outbox: str, audit: str) -> SqsWaker:
-    return waker_of(client, turns, timers, outbox, audit)
+def stops(client: "SQSClient") -> str:
+    return create_queue(client)
 
 
-def waker_of(client: "SQSClient", turns: str, timers: str, outbox: str, audit: str = "") -> SqsWaker:
+@pytest.fixture
+def waker(client: "SQSClient", turns: str, timers: str, outbox: str, audit: str, stops: str) -> SqsWaker:
+    return waker_of(client, turns, timers, outbox, audit, stops)
+
+
+def waker_of(
+    client: "SQSClient", turns: str, timers: str, outbox: str, audit: str = "", stops: str = ""
+) -> SqsWaker:
     return SqsWaker(
         client,
         turns_queue_url=turns,
         timers_queue_url=timers,
         outbox_queue_url=outbox,
         audit_queue_url=audit,
+        stops_queue_url=stops,
         clock=StoppedClock(),
     )
 
@@ -121,6 +129,12 @@ def test_a_sealer_is_woken_in_the_group_of_its_chain_each_time(
     waker.wake_seal(chain)
     waker.wake_seal(chain)
     assert received(client, audit) == [({"chain": chain}, group)] * 2
+
+
+def test_a_walk_is_woken_for_each_shard(client: "SQSClient", waker: SqsWaker, stops: str) -> None:
+    waker.wake_walk("tenant:acme", 3)
+    woken = sorted((body for body, _ in received(client, stops)), key=lambda body: body["shard"])
+    assert woken == [{"scope": "tenant:acme", "generation": 3, "shard": n} for n in range(SHARDS)]
 
 
 CONFIG = PushConfig(

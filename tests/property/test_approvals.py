@@ -161,7 +161,7 @@ class Ballot(Story):
     # What must hold at rest.
 
     def _answers(self, meta: TaskMeta) -> None:
-        events = [read_event(item) for item in self.log.values()]
+        events = [read_event(item) for item in self.log[meta.task_id].values()]
         requests = {request.ask_id: request for request in self.prompts()}
         self._outcomes(requests, events)
         self._voters(requests)

@@ -65,24 +65,29 @@ class Story:
     world: World
 
     def __post_init__(self) -> None:
-        self.log: dict[int, Item] = {}
-        self.ended: Item | None = None
+        self.log: dict[str, dict[int, Item]] = {}
+        self.ended: dict[str, Item] = {}
         self.asks: dict[str, Item] = {}
         self.world.watchers.append(self.watch)
 
     # What is there, looked at without a step.
 
-    def meta(self) -> TaskMeta | None:
-        found = [
+    def metas(self) -> list[Item]:
+        return [
             item
             for (pk, items) in self._partitions()
             if pk.startswith("T#")
             for sk, item in items
             if sk == "META"
         ]
-        if len(found) > 1:
+
+    def meta(self) -> TaskMeta | None:
+        found = self.metas()
+        # What could not read the halt state took its task back, and its key could make another one.
+        accepted = [item for item in found if "withdrawn" not in item or not item["withdrawn"]]
+        if len(accepted) > 1:
             raise Broken("I2 one idempotency key made two tasks")
-        return TaskMeta.read(found[0]) if found else None
+        return TaskMeta.read((accepted or found)[0]) if found else None
 
     def prompts(self) -> list[Checkpoint]:
         return [
@@ -229,22 +234,8 @@ class Story:
     # What must hold in every state.
 
     def watch(self, world: World) -> None:
-        meta = self.meta()
-        if meta is None:
-            return
-        rows = world.rows(meta.key.pk)
-        events = {int(key.sk[4:]): item for key, item in rows if key.sk.startswith("EVT#")}
-        if sorted(events) != list(range(1, meta.seq + 1)):
-            raise Broken(f"I7 events {sorted(events)} of a task with {meta.seq}")
-        for number, item in self.log.items():
-            if events[number] != item:
-                raise Broken(f"I7 event {number} changed")
-        self.log = events
-        item = next(item for key, item in rows if key.sk == "META")
-        if self.ended is not None and item != self.ended:
-            raise Broken("I5 a terminal task changed")
-        if is_terminal(item):
-            self.ended = item
+        for item in self.metas():
+            self._watch_task(world, TaskMeta.read(item), item)
         for prompt in self.prompts():
             before = self.asks.get(prompt.ask_id)
             if before is not None and before["status"] != Checkpoint.OPEN and prompt.item() != before:
@@ -253,6 +244,20 @@ class Story:
         for turn, times in world.ran.items():
             if times > 1:
                 raise Broken(f"I2 turn {turn} ran {times} times")
+
+    def _watch_task(self, world: World, meta: TaskMeta, item: Item) -> None:
+        rows = world.rows(meta.key.pk)
+        events = {int(key.sk[4:]): event for key, event in rows if key.sk.startswith("EVT#")}
+        if sorted(events) != list(range(1, meta.seq + 1)):
+            raise Broken(f"I7 events {sorted(events)} of a task with {meta.seq}")
+        for number, event in self.log.get(meta.task_id, {}).items():
+            if events[number] != event:
+                raise Broken(f"I7 event {number} changed")
+        self.log[meta.task_id] = events
+        if self.ended.get(meta.task_id, item) != item:
+            raise Broken("I5 a terminal task changed")
+        if is_terminal(item):
+            self.ended[meta.task_id] = item
 
     # What must hold at rest.
 
@@ -273,7 +278,9 @@ class Story:
         if len(open_ones) != (state is TaskState.INPUT_REQUIRED):
             raise Broken(f"I8 {len(open_ones)} open prompts of a task that is {meta.state}")
         self._answers(meta)
-        if world.told.get("cancel") == TaskState.CANCELED.value and state is not TaskState.CANCELED:
+        if world.told.get("cancel") == TaskState.CANCELED.value and not any(
+            item["state"] == TaskState.CANCELED.value for item in self.metas()
+        ):
             raise Broken("I5 a canceled task is something else")
         for turn in range(1, meta.turn + 1):
             if not world.rerun and not world.ran.get((meta.task_id, turn)) and not state.terminal:

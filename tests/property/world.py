@@ -102,6 +102,7 @@ class Wakes:
         self.timers: dict[Key, None] = {}
         self.chains: dict[str, None] = {}
         self.pushes: dict[tuple[str, str], None] = {}
+        self.walks: dict[tuple[str, int], None] = {}
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         self.turns[tenant, task_id, turn] = None
@@ -111,6 +112,9 @@ class Wakes:
 
     def wake_seal(self, chain: str) -> None:
         self.chains[chain] = None
+
+    def wake_walk(self, scope: str, generation: int) -> None:
+        self.walks[scope, generation] = None
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         self.timers[key] = None

@@ -1,6 +1,7 @@
 """A whole deployment in memory: the real engine, agents and doors over the twins of the AWS adapters."""
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +41,7 @@ from interlock.doors.agents import OversightService, agent_card, extended_card
 from interlock.engine.calls import Calls
 from interlock.engine.cancel import cancel_task
 from interlock.engine.context import Engine, Limits, new_id
+from interlock.engine.facts import FACTS
 from interlock.engine.get import get_task, list_tasks
 from interlock.engine.ports import Item, Key, OutcomeUnknown, Page, SchemaGuard, Table, Write
 from interlock.engine.push import Push
@@ -133,6 +135,7 @@ class TurnWaker:
     timers: list[tuple[Key, datetime]] = field(default_factory=list)
     pushes: list[tuple[str, str]] = field(default_factory=list)
     chains: list[str] = field(default_factory=list)
+    walks: list[tuple[str, int]] = field(default_factory=list)
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         if self.at_once:
@@ -145,6 +148,9 @@ class TurnWaker:
 
     def wake_seal(self, chain: str) -> None:
         self.chains.append(chain)
+
+    def wake_walk(self, scope: str, generation: int) -> None:
+        self.walks.append((scope, generation))
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         self.timers.append((key, at))
@@ -389,11 +395,14 @@ class Deployment:
         return {key: item for pk in partitions for key, item in self.table.query(pk).rows}
 
     @contextmanager
-    def unchanged(self) -> Iterator[None]:
-        """Whatever happens inside stores nothing."""
+    def unchanged(self, *noted: str) -> Iterator[None]:
+        """Whatever happens inside stores nothing, but facts of the kinds that are named, one each."""
         before = self.rows()
         yield
-        assert self.rows() == before
+        after = self.rows()
+        new = {key: after.pop(key) for key in after.keys() - before.keys() if key.pk.startswith(FACTS)}
+        assert after == before
+        assert sorted(json.loads(str(item["body"]))["kind"] for item in new.values()) == sorted(noted)
 
 
 def asking(

@@ -289,6 +289,7 @@ class MemoryWaker:
         self._pushes: list[tuple[str, str]] = []
         self._timers: list[tuple[Key, datetime]] = []
         self._chains: list[str] = []
+        self._walks: list[tuple[str, int]] = []
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         with self._lock:
@@ -301,6 +302,10 @@ class MemoryWaker:
     def wake_seal(self, chain: str) -> None:
         with self._lock:
             self._chains.append(chain)
+
+    def wake_walk(self, scope: str, generation: int) -> None:
+        with self._lock:
+            self._walks.append((scope, generation))
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         with self._lock:
@@ -322,6 +327,12 @@ class MemoryWaker:
         """The chain of every wake since the last call, oldest first."""
         with self._lock:
             taken, self._chains = self._chains, []
+            return taken
+
+    def take_walks(self) -> list[tuple[str, int]]:
+        """Scope and generation of every wake since the last call, oldest first."""
+        with self._lock:
+            taken, self._walks = self._walks, []
             return taken
 
     def take_timers(self) -> list[tuple[Key, datetime]]:

@@ -8,7 +8,8 @@ logged and counted, and the stream and the minute sweeper find what nobody was w
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from botocore.parsers import ResponseParserError
 
 from interlock.adapters.aws import create_client
 from interlock.engine.ports import Clock, Key
-from interlock.engine.records import PushConfig
+from interlock.engine.records import SHARDS, PushConfig
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -49,7 +50,7 @@ class SqsWaker:
 
     Messages are JSON objects: `{"tenant", "task", "turn"}` on the queue of turns and `{"tenant", "task"}` on
     the outbox, grouped by tenant so that no tenant's backlog holds up another's; `{"pk", "sk"}` on the queue
-    of timers; `{"chain"}` on the audit queue.
+    of timers; `{"chain"}` on the audit queue; `{"scope", "generation", "shard"}` on the queue of stops.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class SqsWaker:
         timers_queue_url: str,
         outbox_queue_url: str,
         audit_queue_url: str,
+        stops_queue_url: str,
         clock: Clock,
     ) -> None:
         self._client = client
@@ -67,6 +69,7 @@ class SqsWaker:
         self._timers = timers_queue_url
         self._outbox = outbox_queue_url
         self._audit = audit_queue_url
+        self._stops = stops_queue_url
         self._clock = clock
         self._failures = count(1)
 
@@ -81,6 +84,12 @@ class SqsWaker:
         unique = str(uuid4())
         self._send(self._audit, {"chain": chain}, MessageGroupId=chain or "-", MessageDeduplicationId=unique)
 
+    def wake_walk(self, scope: str, generation: int) -> None:
+        walks = [{"scope": scope, "generation": generation, "shard": shard} for shard in range(SHARDS)]
+        entries = [{"Id": str(walk["shard"]), "MessageBody": _body(walk)} for walk in walks]
+        with self._losing():
+            self._client.send_message_batch(QueueUrl=self._stops, Entries=entries)  # type: ignore[arg-type]
+
     def wake_timer(self, key: Key, at: datetime) -> None:
         """What is further off than a message can wait is not sent: the sweeper arms it when it is near."""
         delay = max(0, math.ceil((at - self._clock.now()).total_seconds()))
@@ -88,14 +97,23 @@ class SqsWaker:
             self._send(self._timers, {"pk": key.pk, "sk": key.sk}, DelaySeconds=delay)
 
     def _send(self, queue_url: str, body: Mapping[str, str | int], **options: object) -> None:
-        try:
+        with self._losing():
             self._client.send_message(
                 QueueUrl=queue_url,
-                MessageBody=json.dumps(body, separators=(",", ":")),
+                MessageBody=_body(body),
                 **options,  # type: ignore[arg-type]
             )
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        try:
+            yield
         except (BotoCoreError, ClientError, ResponseParserError):
             _log.warning("wake lost", extra={"lost_wakes": next(self._failures)}, exc_info=True)
+
+
+def _body(wake: Mapping[str, str | int]) -> str:
+    return json.dumps(wake, separators=(",", ":"))
 
 
 class SqsPark:
@@ -110,6 +128,4 @@ class SqsPark:
 
     def __call__(self, config: PushConfig) -> None:
         named = {"tenant": config.tenant, "task": config.task_id, "config": config.config_id}
-        self._client.send_message(
-            QueueUrl=self._queue_url, MessageBody=json.dumps(named, separators=(",", ":"))
-        )
+        self._client.send_message(QueueUrl=self._queue_url, MessageBody=_body(named))

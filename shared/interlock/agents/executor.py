@@ -8,7 +8,7 @@ from contextlib import suppress
 from interlock.agents.agent import Agent, DeclaredSkill
 from interlock.agents.turn import Turn
 from interlock.agents.watch import Watch
-from interlock.engine.run_turn import TurnRun, TurnStopped, TurnTimedOut
+from interlock.engine.run_turn import TurnAbandoned, TurnRun, TurnStopped, TurnTimedOut
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +90,8 @@ class _Code:
         finally:
             for timer in self._timers:
                 timer.cancel()
+        if self._stuck and isinstance(self._ended_by, TurnStopped):
+            raise TurnAbandoned
         if self._ended_by is not None:
             raise self._ended_by
 

@@ -1,7 +1,7 @@
 """A person's answer to a prompt (hitl-prompt/v1, "Acceptance and rejection"): accepted at most once.
 
-What is looked at, in this order: can the caller see the task, is it a repeat of what was accepted, is the
-prompt open, may the caller respond, is there time left, does the payload fit.
+What is looked at, in this order: can the caller see the task, is it a repeat of what was accepted, is it
+halted, is the prompt open, may the caller respond, is there time left, does the payload fit.
 """
 
 import json
@@ -18,6 +18,7 @@ from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, i
 from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid, AnswerRefused
 from interlock.engine.facts import PROMPT_ANSWERED, Fact
+from interlock.engine.halts import halted_comes_first, halted_in, unless_halted
 from interlock.engine.ports import (
     ConditionFailed,
     Equals,
@@ -70,28 +71,31 @@ def answered_task(engine: Engine, answer: Answer) -> TaskView:
 def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, TaskView]:
     op, payload_digest = new_id(), _payload_digest(answer.payload)
     mine = [payload_digest, answer.message.message_id]
-    checked = False
+    checked, refused = False, None
     for _ in attempts(engine.clock):
         view, ask = _visible(answer, *read(engine, answer))
         meta = view.meta
-        if ask is None:
-            raise AnswerRefused(answer.prompt_id)
-        if ask.status == Checkpoint.OPEN and meta.ask != ask.ask_id:
+        if ask is not None and ask.status == Checkpoint.OPEN and meta.ask != ask.ask_id:
             # Closed between the two reads.
             continue
-        votes: Votes = json.loads(ask.votes)
-        if _won(ask, votes, answer, mine):
+        votes: Votes = json.loads(ask.votes) if ask is not None else {}
+        if ask is not None and _won(ask, votes, answer, mine):
             return Admitted.ACCEPTED, view
-        if ask.kind == Checkpoint.APPROVAL:
-            raise InvalidParams(f"An approval needs {approvals.KEY}, with the digest of the action")
-        envelope = hitl_prompt.Envelope.from_wire(json.loads(ask.envelope))
-        now = engine.clock.now()
-        needed = _check_open(meta, ask, envelope, answer, now)
-        if not checked:
-            check_payload(
-                engine, envelope.response_schema, hitl_prompt.Response(answer.prompt_id, answer.payload)
-            )
-            checked = True
+        if refused is not None:
+            raise refused
+        with halted_comes_first(engine, meta):
+            if ask is None:
+                raise AnswerRefused(answer.prompt_id)
+            if ask.kind == Checkpoint.APPROVAL:
+                raise InvalidParams(f"An approval needs {approvals.KEY}, with the digest of the action")
+            envelope = hitl_prompt.Envelope.from_wire(json.loads(ask.envelope))
+            now = engine.clock.now()
+            needed = _check_open(meta, ask, envelope, answer, now)
+            if not checked:
+                check_payload(
+                    engine, envelope.response_schema, hitl_prompt.Response(answer.prompt_id, answer.payload)
+                )
+                checked = True
         if votes.get(answer.by.id) == mine:
             return Admitted.COUNTED, view
         votes[answer.by.id] = mine
@@ -101,9 +105,13 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
         else:
             fact = _fact(ask, answer, payload_digest, closes=False).about(meta)
             writes = [count_vote(ask, json.dumps(votes), now), fact.put(meta.tenant, now)]
+        writes.extend(unless_halted(meta))
         try:
             engine.table.write(*writes)
-        except (ConditionFailed, OutcomeUnknown):
+        except ConditionFailed as failed:
+            refused = halted_in(failed, writes)
+            continue
+        except OutcomeUnknown:
             continue
         if not decides:
             return Admitted.COUNTED, view

@@ -74,7 +74,8 @@ class Limits:
     `blocking`: how long a blocking send waits before it answers with the task as it is. `lease`: how long a
     worker may be silent before its turn counts as lost. `wake_again`: how long a queued turn may wait before
     the sweeper wakes for it. `reruns`: how often a lost turn of a skill that allows it is run again.
-    `streams`: how many a tenant may have open at once.
+    `streams`: how many a tenant may have open at once. `grace`: how long code that was told to stop may take
+    until its task is ended without it.
     """
 
     blocking: float = 25.0
@@ -83,6 +84,7 @@ class Limits:
     arm_ahead: float = 90.0
     reruns: int = 3
     streams: int = 100
+    grace: float = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,9 +192,8 @@ def push_guard(meta: TaskMeta, seq: int, now: datetime) -> Put:
     return Put(due.key, due.item())
 
 
-def queue_turn(meta: TaskMeta, now: datetime, attempt: int = 1) -> Put:
-    """The RUN row of the turn that `meta` names: from now on it is accepted work that must be finished."""
-    run = Run(
+def new_run(meta: TaskMeta, now: datetime, attempt: int = 1) -> Run:
+    return Run(
         tenant=meta.tenant,
         task_id=meta.task_id,
         agent=meta.agent,
@@ -202,6 +203,11 @@ def queue_turn(meta: TaskMeta, now: datetime, attempt: int = 1) -> Put:
         queued_at=instant(now),
         attempt=attempt,
     )
+
+
+def queue_turn(meta: TaskMeta, now: datetime, attempt: int = 1) -> Put:
+    """The RUN row of the turn that `meta` names: from now on it is accepted work that must be finished."""
+    run = new_run(meta, now, attempt)
     return Put(run.key, run.item(), (Missing("v"),))
 
 

@@ -1,9 +1,9 @@
 """A decision on an approval request (approval/v1): the gate, and the count of a quorum.
 
-What is looked at, in this order: does the caller see the task, is it a repeat of a decision of theirs, is the
-decision well formed, does the task wait for one, is it this request, is it this action, and may this caller
-decide. A vote is one conditional write; the one that decides closes the request, moves the task and queues
-the turn in one transaction, so the count is exact and the agent goes on once (I2, I3).
+What is looked at, in this order: does the caller see the task, is it a repeat of a decision of theirs, is it
+halted, is the decision well formed, does the task wait for one, is it this request, is it this action, and
+may this caller decide. A vote is one conditional write; the one that decides closes the request, moves the
+task and queues the turn in one transaction, so the count is exact and the agent goes on once (I2, I3).
 """
 
 import json
@@ -18,6 +18,7 @@ from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, i
 from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid
 from interlock.engine.facts import APPROVAL, Fact
+from interlock.engine.halts import Halted, halted_comes_first, halted_in, unless_halted
 from interlock.engine.ports import ConditionFailed, Equals, OutcomeUnknown, Write
 from interlock.engine.records import Checkpoint, Event, instant
 from interlock.engine.view import TaskView, load_with_ask
@@ -70,25 +71,29 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
         decision = parse_decision(deciding.message.metadata)
     except MalformedDecision as error:
         malformed = InvalidParams(str(error))
+    refused: Halted | None = None
     for _ in attempts(engine.clock):
         view, ask = _read(engine, deciding, decision)
         meta = view.meta
-        if decision is None:
-            raise malformed or InvalidParams(f"{KEY} is missing")
-        mine = _vote(deciding, decision)
-        if ask is not None and _votes(ask).get(deciding.by.id) == mine:
-            _check_response(engine, deciding, decision)
-            # The same person, the same decision: told so, however the request has ended since.
-            return Admitted.ACCEPTED if ask.status == OUTCOMES[mine.decision] else Admitted.COUNTED, view
-        if meta.ask is None or not meta.approval:
-            raise InvalidParams("The task does not wait for an approval")
-        if ask is None or ask.ask_id != meta.ask:
-            raise InvalidParams("The decision answers another request")
-        if ask.status != Checkpoint.OPEN:
-            continue  # closed between the two reads
-        now = engine.clock.now()
-        asked = asked_of(ask)
-        _check(engine, asked, ask, deciding, decision, now)
+        with halted_comes_first(engine, meta):
+            if decision is None:
+                raise malformed or InvalidParams(f"{KEY} is missing")
+            mine = _vote(deciding, decision)
+            if ask is not None and _votes(ask).get(deciding.by.id) == mine:
+                _check_response(engine, deciding, decision)
+                # The same person, the same decision: told so, however the request has ended since.
+                return Admitted.ACCEPTED if ask.status == OUTCOMES[mine.decision] else Admitted.COUNTED, view
+            if refused is not None:
+                raise refused
+            if meta.ask is None or not meta.approval:
+                raise InvalidParams("The task does not wait for an approval")
+            if ask is None or ask.ask_id != meta.ask:
+                raise InvalidParams("The decision answers another request")
+            if ask.status != Checkpoint.OPEN:
+                continue  # closed between the two reads
+            now = engine.clock.now()
+            asked = asked_of(ask)
+            _check(engine, asked, ask, deciding, decision, now)
         votes = {**_votes(ask), deciding.by.id: mine}
         settled = Settled(view, ask, votes, approved_by(votes, asked.digest), deciding, decision)
         settles = mine.decision != APPROVE or len(settled.approvers) >= asked.gate.quorum
@@ -97,9 +102,13 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
         else:
             fact = settled.fact(reached=False).about(meta)
             writes = [count_vote(ask, _stored(votes), now), fact.put(meta.tenant, now)]
+        writes.extend(unless_halted(meta))
         try:
             engine.table.write(*writes)
-        except (ConditionFailed, OutcomeUnknown):
+        except ConditionFailed as failed:
+            refused = halted_in(failed, writes)
+            continue
+        except OutcomeUnknown:
             continue
         if not settles:
             return Admitted.COUNTED, view

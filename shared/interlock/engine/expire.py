@@ -4,6 +4,7 @@ from interlock.a2a.models import TaskState
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, status
 from interlock.engine.facts import PROMPT_EXPIRED, Fact
+from interlock.engine.halts import halted_in, unless_halted
 from interlock.engine.ports import ConditionFailed, Delete, Key, OutcomeUnknown, Write
 from interlock.engine.records import Checkpoint, Due, Event, TaskMeta
 
@@ -11,7 +12,8 @@ from interlock.engine.records import Checkpoint, Due, Event, TaskMeta
 def expire(engine: Engine, key: Key, due: Due) -> None:
     """The end of a prompt's time: nothing was decided, so nothing runs, and the task ends FAILED.
 
-    The row goes in the same transaction; one of a prompt that is closed already is deleted.
+    The row goes in the same transaction; one of a prompt that is closed already is deleted. While halted
+    nothing is done, and the row stays.
     """
     op = new_id()
     for _ in attempts(engine.clock):
@@ -32,7 +34,11 @@ def expire(engine: Engine, key: Key, due: Due) -> None:
         )
         try:
             engine.table.write(*writes)
-        except (ConditionFailed, OutcomeUnknown):
+        except ConditionFailed as failed:
+            if halted_in(failed, writes) is not None:
+                return
+            continue
+        except OutcomeUnknown:
             continue
         return
 
@@ -43,4 +49,5 @@ def _expiry(engine: Engine, meta: TaskMeta, ask: Checkpoint, key: Key, op: str) 
     event = Event(status=status(TaskState.FAILED, now, message))
     fact = Fact(PROMPT_EXPIRED, detail={"prompt": ask.ask_id, "requestedBy": ask.requested_by})
     _, writes = move(meta, event, now=now, op=op, changes={**NOTHING_ASKED}, fact=fact)
-    return [*writes, close_ask(meta, ask.ask_id, Checkpoint.EXPIRED, now), Delete(key)]
+    closed = close_ask(meta, ask.ask_id, Checkpoint.EXPIRED, now)
+    return [*writes, closed, Delete(key), *unless_halted(meta)]

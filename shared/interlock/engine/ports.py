@@ -189,6 +189,9 @@ class Waker(Protocol):
     def wake_seal(self, chain: str) -> None:
         """There are facts to be sealed into the chain."""
 
+    def wake_walk(self, scope: str, generation: int) -> None:
+        """What runs is to be stopped for a halt: a wake for each shard."""
+
     def wake_timer(self, key: Key, at: datetime) -> None:
         """The due row under `key` is to be looked at, not before `at`."""
 

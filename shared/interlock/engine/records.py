@@ -117,6 +117,12 @@ class TaskMeta(Record):
     """Whether it has, or had, push notification configurations."""
     trace: str | None = None
     """`<trace id>-<span id>` of the call that made it."""
+    send_key: str | None = None
+    """The idempotency key of the send that made it."""
+    halted: bool = False
+    """Whether a halt ended it,"""
+    withdrawn: bool = False
+    """before its first turn had started: then it was not accepted, and its idempotency key is free again."""
 
     @staticmethod
     def key_of(tenant: str, task_id: str) -> Key:
@@ -202,9 +208,15 @@ class Run(Record):
     fence: int = 0
     attempt: int = 1
     lease_until: str | None = None
+    stopped_by: str | None = None
+    """Of a turn that was told to stop: which halt, if it was one."""
+    reason: str | None = None
+    grace_until: str | None = None
 
     NEW: ClassVar[str] = "new"
     CLAIMED: ClassVar[str] = "claimed"
+    STOPPING: ClassVar[str] = "stopping"
+    """Its code was told to end; it records nothing more."""
 
     @staticmethod
     def key_of(tenant: str, agent: str, skill: str, task_id: str) -> Key:
@@ -337,6 +349,77 @@ class Due(Record):
 
 def due_pk(number: int) -> str:
     return f"DUE#{number:02d}"
+
+
+COPIES = SHARDS
+"""Of each halt, so that what reads them spreads: a task reads the copy of its shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Halt(Record):
+    """A halt of one scope, and after it was lifted that there was one. All copies are written as one.
+
+    `generation` counts the halts of the scope; `on` is there while it holds. `walked_at`: everything that it
+    found running was stopped, or told to stop. `op` and `lift_op` are the attempts that declared
+    and lifted it.
+    """
+
+    scope: str
+    generation: int
+    reason: str
+    by: str
+    halted_at: str
+    op: str
+    rev: int = 1
+    on: bool | None = None
+    walked_at: str | None = None
+    stopped: int = 0
+    resumed_at: str | None = None
+    resumed_by: str | None = None
+    lift_op: str | None = None
+
+    @staticmethod
+    def key_of(copy: int, scope: str) -> Key:
+        return Key(halts_pk(copy), scope)
+
+    @property
+    def name(self) -> str:
+        return f"{self.scope}#{self.generation}"
+
+    def copies(self) -> list[Key]:
+        return [self.key_of(copy, self.scope) for copy in range(COPIES)]
+
+
+def halts_pk(copy: int) -> str:
+    return f"HALT#{copy:02d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped(Record):
+    """What a halt found running, a turn each. `ended_at` is there once its code is known to run no more, or
+    never ran (`started`); `abandoned_at` if that was never heard, and the grace was over."""
+
+    tenant: str
+    task_id: str
+    turn: int
+    started: bool
+    stopped_at: str
+    ended_at: str | None = None
+    abandoned_at: str | None = None
+
+    @staticmethod
+    def key_of(halt: str, tenant: str, task_id: str, turn: int) -> Key:
+        return Key(stopped_pk(halt, shard(task_id)), f"{tenant}#{task_id}#{turn:06d}")
+
+
+def stopped_pk(halt: str, number: int) -> str:
+    """`halt` is its `name`."""
+    return f"STOPPED#{halt}#{number:02d}"
+
+
+def walk_key(halt: str, number: int) -> Key:
+    """Is there once the shard was walked for the halt."""
+    return Key(f"WALK#{halt}", f"{number:02d}")
 
 
 @dataclass(frozen=True, slots=True)

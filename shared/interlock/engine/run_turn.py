@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from interlock.a2a.errors import A2AError, Unavailable
 from interlock.a2a.models import Artifact, JsonObject, Message, TaskState
-from interlock.engine.context import Engine, agent_message, attempts, landed, move, new_id, status
-from interlock.engine.facts import PROMPT_OPENED, RUN_STARTED, Fact, text_digest
+from interlock.engine.context import Engine, agent_message, attempts, landed, move, new_id, new_run, status
+from interlock.engine.facts import PROMPT_OPENED, RUN_STARTED, RUN_WROTE_LATE, Fact, text_digest
+from interlock.engine.halts import first_on, halt_keys, look
 from interlock.engine.ports import (
     ConditionFailed,
     Delete,
@@ -23,6 +25,7 @@ from interlock.engine.ports import (
     Missing,
     OutcomeUnknown,
     Put,
+    StoreError,
     Update,
     Write,
 )
@@ -37,6 +40,7 @@ from interlock.engine.records import (
     inbox_view,
     instant,
 )
+from interlock.engine.stop import back_out, finish_stop, stop_turn
 from interlock.engine.view import load
 from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.approvals import Asked, Gate
@@ -48,6 +52,10 @@ logger = logging.getLogger(__name__)
 
 class TurnStopped(Exception):
     """The turn is no longer this run's: the task was canceled, or the run was given up for lost."""
+
+
+class TurnAbandoned(TurnStopped):
+    """And the agent's code did not end when it was told to."""
 
 
 class TurnEnded(Exception):
@@ -78,15 +86,16 @@ def run_turn(
     A turn that ends without an end of its own is COMPLETED; one that raises is FAILED, without its reasons,
     which are only logged.
     """
-    run = claim(engine, tenant, task_id, turn)
+    run = start(engine, tenant, task_id, turn)
     if run is None:
         return
     try:
         executor.execute(run, seconds)
         if not run.ended:
             run.finish(TaskState.COMPLETED)
-    except TurnStopped:
+    except TurnStopped as stopped:
         logger.info("turn stopped", extra={"task_id": task_id, "turn": turn})
+        run.end_stopped(heard=not isinstance(stopped, TurnAbandoned))
     except TurnTimedOut:
         _fail(run, "The agent did not finish in time.")
     except Exception:
@@ -101,6 +110,21 @@ def _fail(run: "TurnRun", text: str) -> None:
         run.finish(TaskState.FAILED, text)
     except TurnStopped:
         logger.info("turn stopped", extra={"task_id": run.meta.task_id, "turn": run.turn})
+        run.end_stopped(heard=True)
+
+
+def start(engine: Engine, tenant: str, task_id: str, turn: int) -> "TurnRun | None":
+    """Claims the turn, and only then looks for a halt, and whether the claim still holds (I4)."""
+    run = claim(engine, tenant, task_id, turn)
+    if run is None:
+        return None
+    moment = look(engine, run.meta)
+    held = moment.meta is not None and run.holds(moment.meta)
+    if moment.why is None and held:
+        return run
+    logger.info("turn not started", extra={"task_id": task_id, "turn": turn})
+    back_out(engine, run.meta, moment.why or STOPPED, moment.halt)
+    return None
 
 
 def claim(engine: Engine, tenant: str, task_id: str, turn: int) -> "TurnRun | None":
@@ -392,33 +416,55 @@ class TurnRun:
                 engine.waker.wake_timer(checkpoint.due_key, opening.envelope.deadline)
 
     def _reread(self) -> None:
-        current = self._current()
-        if current is None:
+        item = self._engine.table.get(self.meta.key)
+        current = TaskMeta.read(item) if item is not None else None
+        if current is None or not self.holds(current):
             self.stopped.set()
+            self._note_late_write()
             raise TurnStopped
         self.meta = current
 
+    def _note_late_write(self) -> None:
+        """Something may have happened outside after the stop."""
+        fact, now = Fact(RUN_WROTE_LATE, f"agent:{self.meta.agent}"), self._engine.clock.now()
+        try:
+            self._engine.table.write(fact.about(self.meta).put(self.meta.tenant, now))
+        except StoreError:
+            logger.warning("a write after the stop is not on the trail", extra={"task_id": self.meta.task_id})
+
     def is_held(self) -> bool:
         """Reads whether the turn is still this run's, and sets `stopped` if it is not. No answer means yes:
-        every write is checked anyway."""
-        try:
-            held = self.ended or self._current() is not None
-        except OutcomeUnknown:
+        every write is checked anyway.
+
+        A halt is seen here too, so that it is heeded whoever else may fail to tell of it.
+        """
+        if self.ended:
             return True
+        try:
+            *halts, item = self._engine.table.get_many([*halt_keys(self.meta), self.meta.key])
+            halt = first_on(halts)
+            if halt is not None:
+                stop_turn(self._engine, new_run(self.meta, self._engine.clock.now()), halt.reason, halt)
+        except (OutcomeUnknown, Unavailable):
+            return True
+        held = halt is None and item is not None and self.holds(TaskMeta.read(item))
         if not held and not self.ended:
             self.stopped.set()
         return held
 
-    def _current(self) -> TaskMeta | None:
-        item = self._engine.table.get(self.meta.key)
-        current = TaskMeta.read(item) if item is not None else None
-        held = (
-            current is not None
-            and (current.fence, current.turn) == (self._fence, self.turn)
+    def holds(self, current: TaskMeta) -> bool:
+        return (
+            (current.fence, current.turn) == (self._fence, self.turn)
             # A run that asked, but never heard that its question was stored, has ended its turn all the same.
             and current.task_state is TaskState.WORKING
         )
-        return current if held else None
+
+    def end_stopped(self, *, heard: bool) -> None:
+        """`heard`: the agent's code has returned. What fails here, the sweeper does later."""
+        try:
+            finish_stop(self._engine, new_run(self.meta, self._engine.clock.now()), heard=heard)
+        except A2AError:
+            logger.info("stop not finished", extra={"task_id": self.meta.task_id, "turn": self.turn})
 
     def renew(self) -> None:
         """Says that the worker is alive: puts off the time at which the turn counts as lost."""
@@ -462,6 +508,7 @@ class TurnRun:
 
 
 Build = Callable[[datetime], Event]
+STOPPED = "the turn was stopped before it started"
 BEYOND_TIME = "deadline must be before the year 10000"
 NO_DEADLINE = "9999"
 """Sorts behind every deadline in the inbox."""

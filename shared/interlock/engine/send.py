@@ -23,16 +23,30 @@ from interlock.a2a.models import (
 from interlock.a2a.models import Role as MessageRole
 from interlock.engine.answer import Answer, answered_task
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
-from interlock.engine.context import Directory, Engine, attempts, landed, move, new_id, queue_turn, status
+from interlock.engine.context import (
+    Directory,
+    Engine,
+    Skill,
+    attempts,
+    landed,
+    move,
+    new_id,
+    new_run,
+    queue_turn,
+    status,
+)
 from interlock.engine.decide import Deciding, decide
 from interlock.engine.facts import TASK_EVENT, Fact, current_trace
-from interlock.engine.ports import ConditionFailed, Item, Missing, OutcomeUnknown, Put, Write
+from interlock.engine.halts import Halted, halted_comes_first, halted_in, look, unless_halted
+from interlock.engine.ports import ConditionFailed, Missing, OutcomeUnknown, Put, Write
 from interlock.engine.push import Push, keep, new_config, prepare
 from interlock.engine.records import (
     Checkpoint,
     Event,
     EventTooLarge,
+    Halt,
     PushConfig,
+    Run,
     SendKey,
     TaskMeta,
     event_item,
@@ -40,7 +54,8 @@ from interlock.engine.records import (
     instant,
     owner_view,
 )
-from interlock.engine.view import TaskView, present, quorum_progress
+from interlock.engine.stop import read_run, stop_turn, withdrawal
+from interlock.engine.view import TaskView, load, present, quorum_progress
 from interlock.engine.visibility import check_tenant, visible_task
 from interlock.engine.wait import settled
 from interlock.oversight import approvals, hitl_prompt
@@ -49,6 +64,7 @@ from interlock.oversight.principals import Principal, Role
 IDEMPOTENCY_METADATA = "a2a-rust.com/idempotency-key"
 IDEMPOTENCY_KEY = re.compile(r"[A-Za-z0-9\-_.:]{16,255}")
 SKILL_HINT = "skillHint"
+LIFTED = "it was halted, and is not any more: send it again"
 
 
 def send_message(
@@ -180,11 +196,35 @@ def create_task(
     key: str | None,
     notify: InlinePush | None = None,
 ) -> TaskView:
-    """META, the first event, the RUN row and the idempotency key are one transaction: all or nothing."""
+    """META, the first event, the RUN row and the idempotency key are one transaction: all or nothing.
+
+    The halts are read after it, and whoever finds one takes back what was written, so a send and a halt that
+    race never miss each other. Raises `Halted`.
+    """
     if not caller.has(Role.CALLER):
         raise PermissionDenied("Only a caller may start a task")
-    message = request.message
-    skill = directory.route(message, _skill_hint(request))
+    skill = directory.route(request.message, _skill_hint(request))
+    while True:
+        sent = _write_task(engine, caller, request.message, skill, key, notify)
+        view = (
+            _accepted(engine, sent)
+            if isinstance(sent, TaskView)
+            else _accepted_before(engine, caller, sent, request.message)
+        )
+        if view is not None:
+            engine.waker.wake_turn(caller.tenant, view.meta.task_id, 1)
+            return view
+
+
+def _write_task(
+    engine: Engine,
+    caller: Principal,
+    message: Message,
+    skill: Skill,
+    key: str | None,
+    notify: InlinePush | None,
+) -> TaskView | SendKey:
+    """The new task, or the note of an earlier send under the same key."""
     task_id, context_id, op = new_id(), message.context_id or new_id(), new_id()
     stored = message.model_copy(update={"task_id": task_id, "context_id": context_id})
     for _ in attempts(engine.clock):
@@ -207,6 +247,7 @@ def create_task(
             view_at=f"{at}#{task_id}",
             push=notify is not None,
             trace=current_trace(),
+            send_key=key,
         )
         event = Event(message=stored, status=status(TaskState.SUBMITTED, now), by=caller.id)
         item = event_item(event, op)
@@ -229,12 +270,62 @@ def create_task(
         except ConditionFailed as failed:
             # The task id is fresh, so a META that is there is our own earlier try, whose reply was lost.
             if not failed.old.get(0):
-                earlier = _same_send(failed.old[3], message)
-                engine.waker.wake_turn(caller.tenant, earlier, 1)
-                return visible_task(engine, caller, earlier)
-        break
-    engine.waker.wake_turn(caller.tenant, task_id, 1)
-    return TaskView(meta, [event])
+                return SendKey.read(failed.old[3])
+        return TaskView(meta, [event])
+    raise AssertionError("attempts end by raising")
+
+
+def _accepted(engine: Engine, sent: TaskView) -> TaskView:
+    """Raises `Halted`; then the task was taken back, or had been by somebody else."""
+    moment = look(engine, sent.meta)
+    if moment.why is not None:
+        return _take_back(engine, sent.meta, moment.why, moment.halt)
+    if moment.meta is not None and moment.meta.withdrawn:
+        raise Halted(LIFTED)
+    return sent
+
+
+def _take_back(engine: Engine, sent: TaskMeta, why: str, halt: Halt | None) -> TaskView:
+    """Of a send that found a halt: the task ends, and if a worker has claimed its turn, that is stopped.
+
+    A first turn that has run and ended needed a claim that found no halt, after the send was written: so the
+    send had begun before the halt, and is accepted.
+    """
+    first, op = new_run(sent, engine.clock.now()), new_id()
+    for _ in attempts(engine.clock):
+        meta, run = read_run(engine, first)
+        if meta is None:
+            raise AssertionError("a task that was written is not there")
+        if run is None or run.turn != 1:
+            if meta.task_state is TaskState.CANCELED:
+                raise Halted(why)
+            moved_on = load(engine.table, sent.tenant, sent.task_id)
+            if moved_on is None:
+                raise AssertionError("a task that was there is not there")
+            return moved_on
+        if run.phase != Run.NEW:
+            stop_turn(engine, run, why, halt)
+            raise Halted(why)
+        try:
+            engine.table.write(*withdrawal(meta, run, why, engine.clock.now(), op))
+        except (ConditionFailed, OutcomeUnknown):
+            continue
+        raise Halted(why)
+    raise AssertionError("attempts end by raising")
+
+
+def _accepted_before(engine: Engine, caller: Principal, noted: SendKey, message: Message) -> TaskView | None:
+    """The task of an earlier send under the same key. None: a halt took it back, so it is to be sent again.
+
+    While halted it is not told, and nothing is taken back: the first send was accepted.
+    """
+    earlier = _same_send(noted, message)
+    view = visible_task(engine, caller, earlier)
+    moment = look(engine, view.meta)
+    moment.refuse()
+    if moment.meta is not None and moment.meta.withdrawn:
+        return None
+    return view
 
 
 def continue_task(
@@ -242,6 +333,7 @@ def continue_task(
 ) -> TaskView:
     """A message without an answer goes on with a waiting task, and closes the prompt it did not answer."""
     op, tried = new_id(), None
+    refused: Halted | None = None
     for _ in attempts(engine.clock):
         view = visible_task(engine, caller, task_id)
         meta = view.meta
@@ -250,11 +342,15 @@ def continue_task(
         noted = engine.table.get(SendKey.key_of(caller.tenant, caller.id, key)) if key is not None else None
         if noted is not None:
             # Of the same message, so of the same task, and woken for when it was admitted.
-            _same_send(noted, message)
+            _same_send(SendKey.read(noted), message)
+            look(engine, meta).refuse()
             return view
-        check_continuation(meta, message)
-        if meta.owner != caller.id:
-            raise PermissionDenied("Only the caller that owns the task may go on with it")
+        if refused is not None:
+            raise refused
+        with halted_comes_first(engine, meta):
+            check_continuation(meta, message)
+            if meta.owner != caller.id:
+                raise PermissionDenied("Only the caller that owns the task may go on with it")
         now = engine.clock.now()
         stored = message.model_copy(update={"context_id": meta.context_id})
         event = Event(message=stored, status=status(TaskState.WORKING, now), by=caller.id)
@@ -270,10 +366,14 @@ def continue_task(
             writes.append(close_ask(meta, meta.ask, Checkpoint.SUPERSEDED, now))
         if key is not None:
             writes.append(_note_key(caller, key, task_id, message))
+        writes.extend(unless_halted(meta))
         tried = meta
         try:
             engine.table.write(*writes)
-        except (ConditionFailed, OutcomeUnknown):
+        except ConditionFailed as failed:
+            refused = halted_in(failed, writes)
+            continue
+        except OutcomeUnknown:
             continue
         view = TaskView(moved, [*view.events, event])
         break
@@ -296,9 +396,8 @@ def _note_key(caller: Principal, key: str, task_id: str, message: Message) -> Pu
     return Put(SendKey.key_of(caller.tenant, caller.id, key), row.item(), (Missing("v"),))
 
 
-def _same_send(noted: Item, message: Message) -> str:
+def _same_send(earlier: SendKey, message: Message) -> str:
     """The task of an earlier send under the same key. Raises `InvalidParams` if it was another message."""
-    earlier = SendKey.read(noted)
     if earlier.digest != _digest(message):
         raise InvalidParams("The idempotency key was used for another message")
     return earlier.task_id

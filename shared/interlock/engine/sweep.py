@@ -1,17 +1,22 @@
 """The sweeper: finds what nobody woke for. Every minute it walks the RUN and the DUE rows."""
 
 import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import ParamSpec
 
 from interlock.a2a.models import TaskState
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, queue_turn, status
 from interlock.engine.due import handle_due
-from interlock.engine.ports import LAST, ConditionFailed, Delete, Equals, Item, Key, OutcomeUnknown
+from interlock.engine.halt import wake_walks
+from interlock.engine.halts import halt_of, standing_halts
+from interlock.engine.ports import LAST, ConditionFailed, Delete, Equals, Item, Key, OutcomeUnknown, Table
 from interlock.engine.records import (
     SHARDS,
     Due,
     Event,
+    Halt,
     Run,
     TaskMeta,
     due_pk,
@@ -19,6 +24,7 @@ from interlock.engine.records import (
     parse_instant,
     run_pk,
 )
+from interlock.engine.stop import finish_stop, stop_turn
 
 logger = logging.getLogger(__name__)
 
@@ -30,23 +36,38 @@ def sweep(engine: Engine) -> int:
 
     Those stay, are logged, and are found again by the next pass: one bad row never hides the others.
     """
-    failures = 0
+    failures = int(_failed(wake_walks, engine))
     soon = instant(engine.clock.now() + timedelta(seconds=engine.limits.arm_ahead))
     for number in range(SHARDS):
-        for pk, last, handle in ((run_pk(number), LAST, look_at_run), (due_pk(number), soon, look_at_due)):
-            cursor: str | None = None
-            while True:
-                page = engine.table.query(pk, last=last, cursor=cursor)
-                for key, item in page.rows:
-                    try:
-                        handle(engine, key, item)
-                    except Exception:
-                        failures += 1
-                        logger.exception("a row could not be handled", extra={"sk": key.sk})
-                cursor = page.cursor
-                if cursor is None:
-                    break
+        for rows in _pages(engine.table, run_pk(number)):
+            failures += look_at_runs(engine, rows)
+        for rows in _pages(engine.table, due_pk(number), soon):
+            failures += sum(_failed(look_at_due, engine, key, item) for key, item in rows)
     return failures
+
+
+Rows = Sequence[tuple[Key, Item]]
+P = ParamSpec("P")
+
+
+def _pages(table: Table, pk: str, last: str = LAST) -> Iterator[Rows]:
+    cursor: str | None = None
+    while True:
+        page = table.query(pk, last=last, cursor=cursor)
+        if page.rows:
+            yield page.rows
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _failed(handle: Callable[P, None], *arguments: P.args, **options: P.kwargs) -> bool:
+    try:
+        handle(*arguments, **options)
+    except Exception:
+        logger.exception("a row could not be handled")
+        return True
+    return False
 
 
 def look_at_due(engine: Engine, key: Key, item: Item) -> None:
@@ -58,10 +79,25 @@ def look_at_due(engine: Engine, key: Key, item: Item) -> None:
         engine.waker.wake_timer(key, parse_instant(due.at))
 
 
-def look_at_run(engine: Engine, key: Key, item: Item) -> None:  # noqa: ARG001
-    """A turn that nobody claimed is woken for again; one whose worker fell silent is given up for lost."""
-    run, now = Run.read(item), engine.clock.now()
-    if run.phase == Run.NEW:
+def look_at_runs(engine: Engine, rows: Rows) -> int:
+    """Returns how many could not be handled. The rows come first and the halts after, as in a walk."""
+    halts = standing_halts(engine)
+    runs = [Run.read(item) for _, item in rows]
+    return sum(
+        _failed(look_at_run, engine, run, halt_of(halts, run.tenant, run.agent, run.skill)) for run in runs
+    )
+
+
+def look_at_run(engine: Engine, run: Run, halt: Halt | None) -> None:
+    """What is halted is stopped. Else a turn that nobody claimed is woken for again, and one whose worker
+    fell silent is given up for lost."""
+    now = engine.clock.now()
+    if run.phase == Run.STOPPING:
+        if run.grace_until is not None and instant(now) >= run.grace_until:
+            finish_stop(engine, run, heard=False)
+    elif halt is not None:
+        stop_turn(engine, run, halt.reason, halt)
+    elif run.phase == Run.NEW:
         if instant(now - timedelta(seconds=engine.limits.wake_again)) >= run.queued_at:
             engine.waker.wake_turn(run.tenant, run.task_id, run.turn)
     elif run.lease_until is not None and instant(now) >= run.lease_until:

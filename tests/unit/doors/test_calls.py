@@ -210,7 +210,7 @@ def test_by_default_a_call_costs_one_write_more() -> None:
     calls: list[str] = []
     deployment.hook(before=lambda operation, arguments: calls.append(operation))
     client.call("SendMessage", {**message(), "configuration": {"returnImmediately": True}})
-    assert calls == ["write", "write"]
+    assert calls == ["write", "snapshot", "write"]
 
 
 class TestRequired:

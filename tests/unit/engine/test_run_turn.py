@@ -276,7 +276,7 @@ def test_a_run_that_was_given_up_for_lost_records_nothing_more() -> None:
     deployment.clock.advance(61)
     (item,) = deployment.run_rows().values()
     give_up(deployment.engine, Run.read(item))
-    with deployment.unchanged(), pytest.raises(TurnStopped):
+    with deployment.unchanged("run.wrote_late"), pytest.raises(TurnStopped):
         run.say("still here")
 
 

@@ -91,12 +91,12 @@ def test_a_new_task_is_stored_with_its_turn_to_run_in_one_write() -> None:
     assert deployment.waker.turns == [("acme", task.id, 1)]
 
 
-def test_a_send_needs_one_round_trip() -> None:
+def test_a_send_is_one_write_and_one_read_of_the_halts_after_it() -> None:
     deployment = Deployment(running(nothing), at_once=False)
     calls: list[str] = []
     deployment.hook(before=lambda operation, arguments: calls.append(operation))
     deployment.send()
-    assert calls == ["write"]
+    assert calls == ["write", "snapshot"]
 
 
 @pytest.mark.parametrize("who", [ANN, OPS, PLATFORM, NOBODY], ids=lambda who: who.id)
