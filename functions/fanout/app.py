@@ -1,4 +1,4 @@
-"""Table stream -> queues: wakes deliveries, sealers, and again the turns whose first wake was lost."""
+"""Table stream -> queues: wakes deliveries and sealers, and again turns and walks whose wake was lost."""
 
 from typing import Any
 
@@ -25,8 +25,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailure
 
 
 def _wake(record: DynamoDBRecord, sealing: set[str]) -> None:
-    """The mapping lets through turns that no one had claimed yet, events that are to be delivered, and facts
-    that are to be sealed: a chain is woken for once."""
+    """The mapping lets through turns that no one had claimed yet, events that are to be delivered, facts that
+    are to be sealed, and halts that hold: a chain is woken for once."""
     change = record.dynamodb
     if change is None:
         raise ValueError("a record without a change")
@@ -37,6 +37,10 @@ def _wake(record: DynamoDBRecord, sealing: set[str]) -> None:
             sealing.add(pk)
     elif change.keys["sk"].startswith("EVT#"):
         bootstrap.wake_delivery(pk)
+    elif pk.startswith("HALT#"):
+        halt = change.new_image
+        if "walked_at" not in halt:
+            bootstrap.wake_walk(halt["scope"], int(halt["generation"]))
     else:
         run = change.new_image
         bootstrap.wake_waiting(run["tenant"], run["task_id"], int(run["turn"]))

@@ -48,8 +48,10 @@ def bootstrap(monkeypatch: pytest.MonkeyPatch) -> Mock:
         "handle_due",
         "run_turn",
         "sweep",
+        "walk",
         "wake_delivery",
         "wake_waiting",
+        "wake_walk",
     ):
         function = Mock(spec=getattr(real, name), return_value=None)
         setattr(stand_in, name, function)

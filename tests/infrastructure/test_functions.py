@@ -112,6 +112,38 @@ class TestFanout:
         answer = load_function("fanout").handler(event("fanout"), context)
         assert failed(answer) == [event("fanout")["Records"][1]["dynamodb"]["SequenceNumber"]]
 
+    def test_wakes_the_walks_of_a_halt_until_these_are_done(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        load_function("fanout").handler(event("fanout"), context)
+        bootstrap.wake_walk.assert_called_once_with("tenant:demo", 3)
+        assert type(bootstrap.wake_walk.call_args.args[1]) is int
+
+
+class TestStops:
+    def test_walks_the_shard_of_each_message(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        assert failed(load_function("stops").handler(event("stops"), context)) == []
+        assert bootstrap.walk.call_args_list == [call("tenant:demo", 3, 0), call("tenant:demo", 3, 5)]
+
+    def test_reports_only_the_message_whose_walk_failed(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        bootstrap.walk.side_effect = [RuntimeError("throttled"), None]
+        answer = load_function("stops").handler(event("stops"), context)
+        assert failed(answer) == [event("stops")["Records"][0]["messageId"]]
+
+    @pytest.mark.parametrize("body", ["", "[]", '{"scope":"all"}'])
+    def test_reports_a_message_that_it_does_not_understand(
+        self, body: str, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        changed = deepcopy(event("stops"))
+        changed["Records"][0]["body"] = body
+        answer = load_function("stops").handler(changed, context)
+        assert failed(answer) == [changed["Records"][0]["messageId"]]
+        assert bootstrap.walk.call_count == 1
+
 
 class TestOutbox:
     def test_delivers_for_the_task_of_each_message_within_the_time_that_is_left(

@@ -11,6 +11,7 @@ import pytest
 from tools.laptop.template import template as read_template
 
 from interlock.engine.calls import LOST_CALL
+from interlock.engine.records import SHARDS, halts_pk
 from interlock.engine.seal import UNSIGNED
 from interlock.settings import PREFIX, Settings
 
@@ -38,9 +39,10 @@ DOOR = {
     "AuditQueue": SEND,
 }
 WAKE_DELIVERIES = {"OutboxQueue": SEND}
+WAKE_WALKS = {"StopsQueue": SEND}
 ALLOWED = {
     "A2a": DOOR | WAKE_DELIVERIES | {"SealKey": {"kms:Encrypt", "kms:Decrypt"}},
-    "Operator": DOOR,
+    "Operator": DOOR | WAKE_WALKS,
     "Authorizer": {"IdentitiesTable": {"dynamodb:GetItem"}},
     "Turns": {"CoreTable": READ_CORE | WRITE_CORE, "TurnsQueue": SEND | CONSUME, "TimersQueue": SEND},
     "Fanout": {
@@ -51,6 +53,11 @@ ALLOWED = {
         "AuditQueue": SEND,
         "FanoutFailures": SEND,
         **WAKE_DELIVERIES,
+        **WAKE_WALKS,
+    },
+    "Stops": {
+        "CoreTable": READ_CORE | WRITE_CORE - {"dynamodb:ConditionCheckItem"},
+        "StopsQueue": CONSUME,
     },
     "Outbox": {
         "CoreTable": {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"},
@@ -71,14 +78,16 @@ ALLOWED = {
         "AuditQueue": SEND,
         "TimersQueue": SEND | CONSUME,
         **WAKE_DELIVERIES,
+        **WAKE_WALKS,
     },
 }
 FUNCTIONS = sorted(ALLOWED)
-QUEUES = ["AuditQueue", "OutboxQueue", "TimersQueue", "TurnsQueue"]
+QUEUES = ["AuditQueue", "OutboxQueue", "StopsQueue", "TimersQueue", "TurnsQueue"]
 DEAD_LETTERS = [
     "AuditDeadLetters",
     "FanoutFailures",
     "OutboxDeadLetters",
+    "StopsDeadLetters",
     "TimersDeadLetters",
     "TurnsDeadLetters",
 ]
@@ -361,6 +370,7 @@ class TestQueues:
         [
             ("TurnsQueue", "Turns"),
             ("TimersQueue", "Timers"),
+            ("StopsQueue", "Stops"),
             ("OutboxQueue", "Outbox"),
             ("AuditQueue", "Audit"),
         ],
@@ -377,11 +387,9 @@ class TestQueues:
                     hidden = visibility
             assert hidden >= 6 * timeout
 
-    @pytest.mark.parametrize(
-        ("name", "event"), [("Turns", "Queue"), ("Timers", "Queue"), ("Outbox", "Queue"), ("Audit", "Queue")]
-    )
-    def test_a_batch_fails_in_part(self, template: Template, name: str, event: str) -> None:
-        source = function(template, name)["Events"][event]["Properties"]
+    @pytest.mark.parametrize("name", ["Turns", "Timers", "Stops", "Outbox", "Audit"])
+    def test_a_batch_fails_in_part(self, template: Template, name: str) -> None:
+        source = function(template, name)["Events"]["Queue"]["Properties"]
         assert source["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
 
     def test_one_sealer_at_a_time_for_each_chain(self, template: Template) -> None:
@@ -391,7 +399,7 @@ class TestQueues:
         fifo = {name for name, found in of_type(template, "AWS::SQS::Queue").items() if "FifoQueue" in found}
         assert fifo == {"AuditQueue", "AuditDeadLetters"}
 
-    @pytest.mark.parametrize("name", ["Turns", "Outbox"])
+    @pytest.mark.parametrize("name", ["Turns", "Stops", "Outbox"])
     def test_what_may_take_long_holds_up_nothing_else(self, template: Template, name: str) -> None:
         assert function(template, name)["Events"]["Queue"]["Properties"]["BatchSize"] == 1
 
@@ -409,12 +417,18 @@ class TestStream:
         assert source["StartingPosition"] == "TRIM_HORIZON"
         assert source["MaximumBatchingWindowInSeconds"] <= 1
 
-    def test_lets_through_turns_that_no_one_has_claimed_events_to_be_delivered_and_new_facts(
+    def test_lets_through_turns_that_no_one_has_claimed_events_to_be_delivered_new_facts_and_halts(
         self, template: Template
     ) -> None:
         source = function(template, "Fanout")["Events"]["Stream"]["Properties"]
-        *both, facts = [json.loads(f["Pattern"]) for f in source["FilterCriteria"]["Filters"]]
+        *both, facts, halts = [json.loads(f["Pattern"]) for f in source["FilterCriteria"]["Filters"]]
         runs, events = [pattern["dynamodb"] for pattern in both]
+        assert halts == {
+            "dynamodb": {
+                "Keys": {"pk": {"S": [halts_pk(0)]}},
+                "NewImage": {"on": {"BOOL": [True]}},
+            }
+        }
         assert facts == {
             "eventName": ["INSERT"],
             "dynamodb": {"Keys": {"pk": {"S": [{"prefix": "FACT#"}]}}},
@@ -605,6 +619,30 @@ class TestCardSigning:
         assert variables["INTERLOCK_SIGNING_KEY"] == ""
 
 
+class TestStops:
+    """What stops has room of its own: no backlog of other work delays a halt."""
+
+    CONDITION = "HasStopsReservedConcurrency"
+
+    def test_concurrency_is_kept_free_for_each_part_of_a_walk(self, whole: Template) -> None:
+        parameter = whole["Parameters"]["StopsReservedConcurrency"]
+        assert parameter["Default"] >= SHARDS
+        assert whole["Conditions"][self.CONDITION] == {
+            "Fn::Not": [{"Fn::Equals": [{"Ref": "StopsReservedConcurrency"}, 0]}]
+        }
+        reserving = settled(whole, DEFAULTS | {self.CONDITION: True})
+        kept = {"Ref": "StopsReservedConcurrency"}
+        assert function(reserving, "Stops")["ReservedConcurrentExecutions"] == kept
+        # The mapping receives no more at once than the function may take.
+        source = function(reserving, "Stops")["Events"]["Queue"]["Properties"]
+        assert source["ScalingConfig"] == {"MaximumConcurrency": kept}
+
+    def test_zero_keeps_none(self, whole: Template) -> None:
+        without = settled(whole, DEFAULTS | {self.CONDITION: False})
+        assert "ReservedConcurrentExecutions" not in function(without, "Stops")
+        assert "ScalingConfig" not in function(without, "Stops")["Events"]["Queue"]["Properties"]
+
+
 class TestAuditTrail:
     def test_its_checkpoints_have_a_key_of_their_own(self, template: Template) -> None:
         resource = template["Resources"]["AuditKey"]
@@ -662,9 +700,13 @@ class TestAlarms:
         name = template["Resources"]["Api"]["Properties"]["Name"]
         assert list(self.alarms(template, "5XXError")) == [{"ApiName": name["Ref"], "Stage": "Stage"}]
         assert list(self.alarms(template, "IteratorAge")) == [{"FunctionName": "FanoutFunction"}]
-        assert list(self.alarms(template, "ApproximateAgeOfOldestMessage")) == [
-            {"QueueName": "TurnsQueue.QueueName"}
-        ]
+        waiting = self.alarms(template, "ApproximateAgeOfOldestMessage")
+        assert {d["QueueName"] for d in waiting} == {"TurnsQueue.QueueName", "StopsQueue.QueueName"}
+
+    def test_a_stop_that_waits_for_a_minute_rings(self, template: Template) -> None:
+        alarm = template["Resources"]["StopsAgeAlarm"]["Properties"]
+        assert (alarm["MetricName"], alarm["Statistic"]) == ("ApproximateAgeOfOldestMessage", "Maximum")
+        assert (alarm["Threshold"], alarm["ComparisonOperator"]) == (60, "GreaterThanThreshold")
 
     def test_an_alarm_tells_the_topic_if_there_is_one(self, template: Template) -> None:
         for alarm in of_type(template, "AWS::CloudWatch::Alarm").values():

@@ -42,6 +42,7 @@ LOOPBACK = "127.0.0.1"
 STACK = "laptop"
 TENANT = "demo"
 TURN_WORKERS = 4
+STOP_WORKERS = 2
 OUTBOX_WORKERS = 2
 SHUTDOWN_SECONDS = 1
 
@@ -85,6 +86,7 @@ def serve(listener: socket.socket, url: str, endpoint: str) -> None:
         INTERLOCK_IDENTITIES_TABLE=outputs["IdentitiesTable"],
         INTERLOCK_TURNS_QUEUE=outputs["TurnsQueue"],
         INTERLOCK_TIMERS_QUEUE=outputs["TimersQueue"],
+        INTERLOCK_STOPS_QUEUE=outputs["StopsQueue"],
         INTERLOCK_OUTBOX_QUEUE=outputs["OutboxQueue"],
         INTERLOCK_OUTBOX_DEAD_LETTERS=outputs["OutboxDeadLetters"],
         INTERLOCK_AUDIT_TABLE=outputs["AuditTable"],
@@ -168,8 +170,8 @@ def workers(outputs: dict[str, str]) -> Iterator[None]:
     from tools.laptop.template import event_source
     from tools.laptop.workers import Context, load_handler, serve_minutes, serve_queue
 
-    turns, fanout, outbox, audit, timers = (
-        load_handler(name, ROOT) for name in ("turns", "fanout", "outbox", "audit", "timers")
+    turns, fanout, stops, outbox, audit, timers = (
+        load_handler(name, ROOT) for name in ("turns", "fanout", "stops", "outbox", "audit", "timers")
     )
     stop = threading.Event()
     sqs = boto3.client("sqs")
@@ -185,6 +187,8 @@ def workers(outputs: dict[str, str]) -> Iterator[None]:
 
     for _ in range(TURN_WORKERS):
         start(serve_queue, sqs, outputs["TurnsQueue"], 1, "turns", turns, stop)
+    for _ in range(STOP_WORKERS):
+        start(serve_queue, sqs, outputs["StopsQueue"], 1, "stops", stops, stop)
     for _ in range(OUTBOX_WORKERS):
         start(serve_queue, sqs, outputs["OutboxQueue"], 1, "outbox", outbox, stop)
     start(serve_queue, sqs, outputs["AuditQueue"], 10, "audit", audit, stop)
