@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from tests.support.twin import AGENT, ANN, BEN, Deployment, asking, message, running
+from tests.support.twin import AGENT, ANN, BEN, OPS, Deployment, asking, message, running
 from tests.support.units import CountingTable, cost
 
 from interlock.a2a.errors import A2AError
@@ -21,10 +21,15 @@ from interlock.engine.calls import Call, Calls
 from interlock.engine.context import Limits, new_id
 from interlock.engine.due import handle_due
 from interlock.engine.facts import fact_pk
+from interlock.engine.halt import declare, lift, walk
 from interlock.engine.inbox import checkpoint, open_checkpoints
+from interlock.engine.records import SHARDS, Run
+from interlock.engine.run_turn import TurnRun, start
 from interlock.engine.seal import Sealer, seal
+from interlock.engine.stop import stop_turn
 from interlock.engine.sweep import sweep
 from interlock.oversight import hitl_prompt
+from interlock.oversight.halts import Scope
 from interlock.oversight.principals import Kind, Principal, Role
 
 TEXT = "release 1.2.0 of the payments service to production, once somebody on call agrees"
@@ -63,6 +68,18 @@ class Counted:
         self.twin.work()
         return task
 
+    def running(self) -> Run:
+        """The row of a task whose turn waits for a worker."""
+        task = self.twin.send(message(TEXT))
+        (row,) = (row for row in map(Run.read, self.twin.run_rows().values()) if row.task_id == task.id)
+        return row
+
+    def started(self) -> TurnRun:
+        """A turn that a worker has claimed."""
+        run = start(self.twin.engine, "acme", self.running().task_id, 1)
+        assert run is not None
+        return run
+
     def answer_of(
         self, task: Task, who: Principal = ANN, payload: JsonObject = PAYLOAD
     ) -> Callable[[], Admitted]:
@@ -76,11 +93,12 @@ class Counted:
         self.table.take()
         self.twin.waker.turns.clear()
         self.twin.waker.timers.clear()
+        self.twin.waker.walks.clear()
         with suppress(A2AError):
             call()
-        return _cost(
-            operation, self.table, len(self.twin.waker.turns) + len(self.twin.waker.timers), bound=bound
-        )
+        waker = self.twin.waker
+        wakes = len(waker.turns) + len(waker.timers) + SHARDS * len(waker.walks)
+        return _cost(operation, self.table, wakes, bound=bound)
 
 
 def _cost(operation: str, table: CountingTable, wakes: int = 0, bound: int | None = None) -> OperationCost:
@@ -91,7 +109,7 @@ def _cost(operation: str, table: CountingTable, wakes: int = 0, bound: int | Non
 
 
 def measure() -> list[OperationCost]:
-    costs = [*_callers(), *_sends(), *_reads(), *_turns(), *_decisions(), *_upkeep()]
+    costs = [*_callers(), *_sends(), *_reads(), *_turns(), *_decisions(), *_halts(), *_upkeep()]
     return [*costs, _whole_question(costs)]
 
 
@@ -129,10 +147,10 @@ def _callers() -> Iterator[OperationCost]:
 def _sends() -> Iterator[OperationCost]:
     counted = Counted()
     twin = counted.twin
-    yield counted.cost("send, returning immediately", lambda: twin.send(message(TEXT)), 1)
+    yield counted.cost("send, returning immediately", lambda: twin.send(message(TEXT)), 2)
     key = "a-key-of-the-caller-0001"
     sent = message(TEXT)
-    yield counted.cost("send with an idempotency key", lambda: twin.send(sent, key=key), 1)
+    yield counted.cost("send with an idempotency key", lambda: twin.send(sent, key=key), 2)
     yield counted.cost("send again under the same key", lambda: twin.send(sent, key=key))
     waiting = counted.waiting()
     yield counted.cost(
@@ -201,6 +219,29 @@ def _decisions() -> Iterator[OperationCost]:
 
     canceled = counted.waiting()
     yield counted.cost("cancel", lambda: twin.cancel(canceled.id), 1)
+
+
+def _halts() -> Iterator[OperationCost]:
+    counted = Counted()
+    twin, scope = counted.twin, Scope("acme")
+    waiting = counted.waiting()
+    answer = counted.answer_of(waiting)
+    queued, claimed = counted.running(), counted.started()
+
+    yield counted.cost("look of a running turn, each second", claimed.is_held)
+    yield counted.cost("halt", lambda: declare(twin.engine, OPS, scope, "an incident"), 2)
+    halt = declare(twin.engine, OPS, scope, "another incident")
+    yield counted.cost("send while halted", lambda: twin.send(message(TEXT)))
+    yield counted.cost("answer while halted", answer)
+    yield counted.cost("stop of a turn that waits", lambda: stop_turn(twin.engine, queued, halt.reason, halt))
+    yield counted.cost("look of a running turn that finds a halt", claimed.is_held)
+    yield counted.cost("end of a turn that was stopped", lambda: claimed.end_stopped(heard=True))
+    for number in range(SHARDS - 1):
+        walk(twin.engine, scope, halt.generation, number)
+    yield counted.cost(
+        "walk of a shard where nothing runs, the last", lambda: walk(twin.engine, scope, 2, SHARDS - 1)
+    )
+    yield counted.cost("resume", lambda: lift(twin.engine, OPS, scope), 2)
 
 
 def answer_after(events: int) -> OperationCost:

@@ -4,30 +4,39 @@ import pytest
 from tests.performance.operations import OperationCost, answer_after, measure
 
 READ, BATCH, QUERY, WRITE = "GetItem", "BatchGetItem", "Query", "TransactWriteItems"
-MOST_WRITE_UNITS = 60
+SNAPSHOT = "TransactGetItems"
+"""Of what halts a task, and of the task: the one read that halting costs a send, and a turn."""
+MOST_WRITE_UNITS = 68
 """Of one question to a person, from the send to the end of the task."""
 
 EXPECTED = {
     "authenticate a bearer token": [READ],
     "note a call on the audit trail": ["PutItem"],
-    "send, returning immediately": [WRITE],
-    "send with an idempotency key": [WRITE],
+    "send, returning immediately": [WRITE, SNAPSHOT],
+    "send with an idempotency key": [WRITE, SNAPSHOT],
     "send that goes on with a task": [QUERY, WRITE],
     "get a task": [QUERY],
     "list 50 tasks": [QUERY, BATCH, QUERY],
     "list 50 open checkpoints": [QUERY],
     "get a checkpoint": [BATCH],
-    "turn that asks": [QUERY, WRITE, WRITE],
-    "turn that completes": [QUERY, WRITE, WRITE],
+    "turn that asks": [QUERY, WRITE, SNAPSHOT, WRITE],
+    "turn that completes": [QUERY, WRITE, SNAPSHOT, WRITE],
     "answer at the people's door": [BATCH, WRITE],
     "answer over A2A": [QUERY, WRITE],
     "answer again, having won": [BATCH],
-    "answer that comes too late": [BATCH],
-    "turn that an answer started": [QUERY, WRITE, WRITE],
+    "answer that comes too late": [BATCH, SNAPSHOT],
+    "turn that an answer started": [QUERY, WRITE, SNAPSHOT, WRITE],
     "wake for a turn that is done": [QUERY],
     "vote that does not decide": [BATCH, WRITE],
     "vote that decides": [BATCH, WRITE],
     "cancel": [QUERY, WRITE],
+    "halt": [READ, WRITE],
+    "resume": [READ, WRITE],
+    "send while halted": [WRITE, SNAPSHOT, BATCH, WRITE],
+    "answer while halted": [BATCH, WRITE, BATCH],
+    "look of a running turn, each second": [BATCH],
+    "stop of a turn that waits": [BATCH, WRITE],
+    "end of a turn that was stopped": [BATCH, WRITE],
     "deadline that passes": [READ, BATCH, WRITE],
     "seal 30 facts": [QUERY, QUERY, WRITE, QUERY],
 }
@@ -49,6 +58,15 @@ def test_a_send_and_an_answer_take_two_round_trips_at_most_and_a_read_one(
     assert len(measured["send with an idempotency key"].requests) <= 2
     assert len(measured["answer over A2A"].requests) <= 2
     assert len(measured["get a task"].requests) == 1
+
+
+def test_halting_slows_a_send_by_one_strong_read_and_an_answer_by_none(
+    measured: dict[str, OperationCost],
+) -> None:
+    reads = (READ, BATCH, QUERY, SNAPSHOT)
+    sent = measured["send, returning immediately"].requests
+    assert [request for request in sent if request in reads] == [SNAPSHOT]
+    assert measured["answer at the people's door"].requests == (BATCH, WRITE)
 
 
 def test_one_question_to_a_person_stays_within_its_write_units(measured: dict[str, OperationCost]) -> None:
