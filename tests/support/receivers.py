@@ -19,6 +19,9 @@ from cryptography.x509.oid import NameOID
 from interlock.adapters.outbound import Resolve
 
 LOOPBACK = "127.0.0.1"
+PUBLIC_NAME = "peer.example"
+PUBLIC_ADDRESS = "8.8.8.8"
+"""To which no connection is made: see the fixture `internet`."""
 
 
 @dataclass

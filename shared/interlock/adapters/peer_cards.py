@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from interlock.a2a.card import PROTOCOL_VERSION
-from interlock.a2a.models import MAX_ENTRIES, MAX_ID_LENGTH, OptionalText, Wire
+from interlock.a2a.models import MAX_ENTRIES, OptionalIdentifier, Wire
 from interlock.adapters.outbound import Outbound
 from interlock.adapters.peer_bindings import BINDINGS, Binding, read_object, refuses
 from interlock.adapters.peer_http import VERSION, Request, ask, at_home
@@ -35,7 +35,7 @@ class Interface(Wire):
     url: Annotated[str, Field(max_length=2048)]
     protocol_binding: str
     protocol_version: str
-    tenant: Annotated[OptionalText, Field(max_length=MAX_ID_LENGTH)] = None
+    tenant: OptionalIdentifier = None
 
 
 class Card(Wire):

@@ -105,7 +105,7 @@ class HttpPeers:
 
     def find(self, to: PeerAddress, context_id: str) -> list[Task]:
         """Those of the first `MAX_PAGES` pages: nobody but the peer has reason to make them more."""
-        found: list[Task] = Field(default_factory=list)
+        found: list[Task] = []
         until, token = self._now() + self._call_seconds, None
         for _ in range(MAX_PAGES):
             request = ListTasksRequest(
