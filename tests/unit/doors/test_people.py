@@ -22,7 +22,7 @@ from tests.support.twin import (
 from tools import openapi
 
 from interlock.a2a.models import TaskState
-from interlock.doors.people import RefusalBody
+from interlock.doors.people.door import RefusalBody
 from interlock.oversight import hitl_prompt
 from interlock.oversight.approvals import KEY as KEY_OF_APPROVALS
 from interlock.oversight.approvals import Gate

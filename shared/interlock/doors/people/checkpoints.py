@@ -1,43 +1,25 @@
-"""The people's door: what waits for a person, and the answer. OpenAPI describes it for clients.
+"""What waits for a person, and the answer."""
 
-Errors have the form of A2A's HTTP+JSON binding (specification 11.6): a client reads both doors alike.
-"""
-
-from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Path, Query, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
-from fastapi.routing import APIRoute
-from fastapi.security import HTTPBearer
+from fastapi import APIRouter, Depends, Header, Path, Request
 from pydantic import ConfigDict, Field
-from starlette.concurrency import run_in_threadpool
 
-from interlock.a2a import strict_json
-from interlock.a2a.body import read_body
-from interlock.a2a.errors import A2AError, FieldViolation, InternalError, InvalidParams, InvalidRequest
-from interlock.a2a.http_json import error_response, http_exception
+from interlock.a2a.errors import InvalidParams
 from interlock.a2a.models import JsonObject, Message, Part, Wire, timestamp
 from interlock.a2a.models import Role as MessageRole
-from interlock.a2a.negotiation import JSON, check_content_type
-from interlock.a2a.operations import parse
+from interlock.doors.people.door import Cursor, Door, described
 from interlock.engine.answer import Answer, admit_answer
-from interlock.engine.authenticate import Authenticate
-from interlock.engine.calls import Call, Calls
-from interlock.engine.context import Engine, new_id
+from interlock.engine.calls import Call
+from interlock.engine.context import new_id
 from interlock.engine.decide import Deciding, decide
 from interlock.engine.errors import store_errors
-from interlock.engine.facts import traced
 from interlock.engine.inbox import Question, checkpoint, open_checkpoints
 from interlock.engine.records import parse_instant
 from interlock.engine.resume import resume_task
 from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.principals import Principal
-
-MAX_VIOLATIONS = 20
-"""Parameters at fault that an error names."""
 
 
 class ApprovalBody(Wire):
@@ -106,53 +88,16 @@ class ResumedBody(Wire):
     status: Literal["resumed"] = "resumed"
 
 
-class Refusal(Wire):
-    """`status` is the name of a `google.rpc.Code`, `details` are of `google.rpc` types.
-
-    An answer that was refused has the members of hitl-prompt/v1 beside them.
-    """
-
-    model_config = ConfigDict(alias_generator=None)
-
-    code: int
-    status: str
-    message: str
-    details: list[JsonObject]
-    extension: str | None = None
-    prompt_id: str | None = None
-    reason: str | None = None
-    validation_errors: list[JsonObject] | None = None
-
-
-class RefusalBody(Wire):
-    error: Refusal
-
-
-Cursor = Annotated[str | None, Query(max_length=2048)]
 TaskId = Annotated[str, Path(min_length=1, max_length=256)]
 CheckpointId = Annotated[UUID, Path()]
 IdempotencyKey = Annotated[str | None, Header(min_length=16, max_length=255, pattern=r"^[A-Za-z0-9\-_.:]+$")]
 
 
-def create_app(engine: Engine, identify: Authenticate, calls: Calls | None = None) -> FastAPI:
-    """`calls` is None where there is no audit trail."""
+def router(door: Door) -> APIRouter:
+    engine, routes = door.engine, door.router()
+    Caller = Annotated[Principal, Depends(door.caller)]  # noqa: N806
 
-    def caller(request: Request) -> Principal:
-        call: Call = request.state.call
-        call.caller = identify(request.headers.get("authorization"))
-        if calls is not None:
-            calls.admit(call)
-        return call.caller
-
-    Caller = Annotated[Principal, Depends(caller)]  # noqa: N806
-    router = APIRouter(
-        prefix="/people",
-        route_class=_noting(calls),
-        dependencies=[Depends(HTTPBearer(auto_error=False))],
-        responses={"default": {"model": RefusalBody, "description": "As in A2A's HTTP+JSON binding"}},
-    )
-
-    @router.get("/checkpoints", response_model_exclude_none=True)
+    @routes.get("/checkpoints", response_model_exclude_none=True)
     def list_open(who: Caller, cursor: Cursor = None) -> InboxBody:
         """The open checkpoints of the caller's tenant."""
         with store_errors():
@@ -163,34 +108,26 @@ def create_app(engine: Engine, identify: Authenticate, calls: Calls | None = Non
             now=timestamp(engine.clock.now()),
         )
 
-    @router.get("/tasks/{task_id}/checkpoints/{checkpoint_id}", response_model_exclude_none=True)
+    @routes.get("/tasks/{task_id}/checkpoints/{checkpoint_id}", response_model_exclude_none=True)
     def get_one(who: Caller, task_id: TaskId, checkpoint_id: CheckpointId) -> CheckpointBody:
         """One checkpoint, open or closed."""
         with store_errors():
             return _body(checkpoint(engine, who, task_id, str(checkpoint_id)))
 
-    async def json_object(request: Request, who: Caller) -> JsonObject:  # noqa: ARG001 (who calls, before what)
-        check_content_type(request.headers)
-        value = strict_json.loads(await read_body(request, strict_json.MAX_BYTES))
-        if not isinstance(value, dict):
-            raise InvalidRequest("The body must be an object")
-        return value
-
-    def answer_body(value: Annotated[JsonObject, Depends(json_object)]) -> AnswerBody:
-        return parse(AnswerBody, value)
-
-    def decision_body(request: Request, value: Annotated[JsonObject, Depends(json_object)]) -> DecisionBody:
-        body = parse(DecisionBody, value)
+    def decision_body(
+        request: Request, body: Annotated[DecisionBody, Depends(door.body(DecisionBody))]
+    ) -> DecisionBody:
+        """Also when the decision is refused, what it was is noted."""
         call: Call = request.state.call
         call.decision = {**(call.decision or {}), "decision": body.decision}
         return body
 
-    @router.post("/tasks/{task_id}/checkpoints/{checkpoint_id}/answer", openapi_extra=_json_body(AnswerBody))
+    @routes.post("/tasks/{task_id}/checkpoints/{checkpoint_id}/answer", openapi_extra=described(AnswerBody))
     def answer(
         who: Caller,
         task_id: TaskId,
         checkpoint_id: CheckpointId,
-        body: Annotated[AnswerBody, Depends(answer_body)],
+        body: Annotated[AnswerBody, Depends(door.body(AnswerBody))],
         idempotency_key: IdempotencyKey = None,
     ) -> AdmittedBody:
         """Answers it. A repeat with the same `Idempotency-Key` and payload is told the same as the first."""
@@ -206,9 +143,7 @@ def create_app(engine: Engine, identify: Authenticate, calls: Calls | None = Non
             admitted = admit_answer(engine, Answer(who, task_id, prompt_id, body.payload, message))
         return AdmittedBody(status=admitted.value)
 
-    @router.post(
-        "/tasks/{task_id}/checkpoints/{checkpoint_id}/decide", openapi_extra=_json_body(DecisionBody)
-    )
+    @routes.post("/tasks/{task_id}/checkpoints/{checkpoint_id}/decide", openapi_extra=described(DecisionBody))
     def decide_one(
         who: Caller,
         task_id: TaskId,
@@ -241,69 +176,14 @@ def create_app(engine: Engine, identify: Authenticate, calls: Calls | None = Non
             admitted, _ = decide(engine, Deciding(who, task_id, message, changes=changes))
         return AdmittedBody(status=admitted.value)
 
-    @router.post("/tasks/{task_id}/resume")
+    @routes.post("/tasks/{task_id}/resume")
     def resume(who: Caller, task_id: TaskId) -> ResumedBody:
         """Goes on with a task that waits for a credential, because it has arrived."""
         with store_errors():
             resume_task(engine, who, task_id)
         return ResumedBody()
 
-    app = FastAPI(
-        title="Interlock, the people's door",
-        version="1",
-        openapi_url="/people/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
-    )
-    app.include_router(router)
-    app.add_exception_handler(A2AError, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(404, http_exception)
-    app.add_exception_handler(405, http_exception)
-    app.add_exception_handler(Exception, _failed)
-    return app
-
-
-def _noting(calls: Calls | None) -> type[APIRoute]:
-    """Routes whose calls go on the audit trail, also those that are refused before their function runs."""
-
-    class NotingRoute(APIRoute):
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            handle, method = super().get_route_handler(), f"people.{self.name}"
-
-            async def noted(request: Request) -> Response:
-                call = Call(method, task_id=request.path_params.get("task_id"))
-                if request.method == "POST" and "checkpoint_id" in request.path_params:
-                    call.decision = {"prompt": request.path_params["checkpoint_id"]}
-                request.state.call = call
-                with traced(request.headers.get("traceparent")):
-                    try:
-                        response = await handle(request)
-                    except Exception as error:
-                        if calls is not None:
-                            await run_in_threadpool(calls.note, call, _told(error))
-                        raise
-                    if calls is not None:
-                        await run_in_threadpool(calls.note, call)
-                    return response
-
-            return noted
-
-    return NotingRoute
-
-
-def _told(error: Exception) -> A2AError:
-    if isinstance(error, A2AError):
-        return error
-    return InvalidParams() if isinstance(error, RequestValidationError) else InternalError()
-
-
-def _json_body(model: type[Wire]) -> dict[str, Any]:
-    """What the description says of a body that is not FastAPI's to parse."""
-    schema = model.model_json_schema()
-    return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}
+    return routes
 
 
 def _body(question: Question) -> CheckpointBody:
@@ -339,24 +219,3 @@ def _approval(question: Question) -> ApprovalBody | None:
         approved_by=list(question.approved_by),
         required=asked.gate.quorum,
     )
-
-
-def _refused(request: Request, error: Exception) -> Response:  # noqa: ARG001
-    if not isinstance(error, A2AError):
-        raise error
-    return error_response(error, JSON, {})
-
-
-def _invalid(request: Request, error: Exception) -> Response:  # noqa: ARG001
-    if not isinstance(error, RequestValidationError):
-        raise error
-    violations = [
-        FieldViolation(".".join(str(step) for step in found["loc"])[:128], str(found["type"])[:128])
-        for found in error.errors()[:MAX_VIOLATIONS]
-    ]
-    return error_response(InvalidParams(violations=violations), JSON, {})
-
-
-def _failed(request: Request, error: Exception) -> Response:  # noqa: ARG001
-    """Whoever serves the app gets the exception itself, and logs it."""
-    return error_response(InternalError(), JSON, {})
