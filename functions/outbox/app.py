@@ -1,4 +1,4 @@
-"""Queue -> push notifications of one task."""
+"""Queue -> push notifications of one task, or the cancel of what it has delegated."""
 
 from typing import Any
 
@@ -21,5 +21,8 @@ def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailure
 
 def _deliver(record: SQSRecord, lambda_context: LambdaContext) -> None:
     wake = record.json_body
+    if wake.get("cancel") == "children":
+        bootstrap.cancel_children(wake["tenant"], wake["task"])
+        return
     remaining = lambda_context.get_remaining_time_in_millis() / 1000
     bootstrap.deliver(wake["tenant"], wake["task"], remaining)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from interlock.agents import Agent
     from interlock.engine.authenticate import TokenVerifier
     from interlock.engine.calls import Calls
+    from interlock.engine.peers import Peers
     from interlock.engine.push import Push, Sealer
     from interlock.engine.run_turn import Executor
     from interlock.oversight.principals import Principal
@@ -189,6 +190,14 @@ def push() -> "Push | None":
     )
 
 
+@cache
+def peers() -> "Peers":
+    from interlock.adapters.peers import peers_of
+
+    chosen = settings()
+    return peers_of(chosen.peers, local=chosen.local_webhooks)
+
+
 def sealer(key: str) -> "Sealer":
     from interlock.adapters.sealing import FileSealer, KmsSealer
     from interlock.adapters.signing import kms_client
@@ -250,7 +259,7 @@ def executor() -> "Executor":
     from interlock.agents.executor import PythonExecutor
 
     guard().start()
-    return PythonExecutor(agent(), renew_every=settings().lease_seconds / 3)
+    return PythonExecutor(agent(), renew_every=settings().lease_seconds / 3, peers=peers())
 
 
 def run_turn(tenant: str, task_id: str, turn: int, remaining_seconds: float) -> None:
@@ -281,6 +290,16 @@ def deliver(tenant: str, task_id: str, remaining_seconds: float) -> None:
         # Turned off: it rests, and the row that goes with it brings it back.
         return
     send(configured, tenant, task_id, max(remaining_seconds - REQUEST_SECONDS, 0.0))
+
+
+def cancel_children(tenant: str, task_id: str) -> None:
+    """What the task has delegated, and nobody looks after."""
+    from interlock.adapters.sqs import SqsPark
+    from interlock.engine.children import Children
+    from interlock.engine.children import cancel_children as cancel
+
+    parked = SqsPark(queues(), settings().outbox_dead_letters)
+    cancel(Children(engine(), peers(), parked), tenant, task_id)
 
 
 def seal(chain: str) -> None:

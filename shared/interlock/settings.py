@@ -52,8 +52,12 @@ class Settings(BaseModel):
     seal_key: str | None = None
     """Encrypts the configurations of push notifications, which are off without it: the id or ARN of a
     symmetric AWS KMS key, or `file:` and the path of a file with 32 bytes."""
+    peers: str | None = None
+    """The agents that work may be handed to, and the credentials for them: the id or ARN of a secret in AWS
+    Secrets Manager, or `file:` and the path of a file. A JSON object, by name:
+    `{"url": ..., "tenant"?: ..., "authorization"?: ...}`. Without it there are none but by their URLs."""
     local_webhooks: bool = False
-    """For local use only: web hooks may be plain HTTP, and at addresses of private networks."""
+    """For local use only: web hooks and other agents may be plain HTTP, and at addresses of private networks."""
     streaming: bool = False
     """Whether the transport streams: uvicorn does, a buffered Lambda integration does not."""
     stream_seconds: Annotated[float, Field(gt=0)] = 840.0

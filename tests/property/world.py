@@ -18,11 +18,14 @@ from pydantic import JsonValue
 from interlock.a2a.errors import A2AError, Unavailable
 from interlock.a2a.models import Message, TaskState
 from interlock.adapters.memory import MemoryTable
+from interlock.engine import records
 from interlock.engine.context import Engine, Limits, Skill
+from interlock.engine.halt import walk
 from interlock.engine.ports import Item, Key, OutcomeUnknown, Page, Table, Write
-from interlock.engine.records import SHARDS, due_pk, run_pk
+from interlock.engine.records import due_pk, run_pk
 from interlock.engine.run_turn import TurnRun, run_turn
 from interlock.engine.sweep import sweep
+from interlock.oversight.halts import Scope
 from interlock.oversight.schema_gate import Violation
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -116,6 +119,9 @@ class Wakes:
     def wake_walk(self, scope: str, generation: int) -> None:
         self.walks[scope, generation] = None
 
+    def wake_children(self, tenant: str, task_id: str) -> None:
+        pass
+
     def wake_timer(self, key: Key, at: datetime) -> None:
         self.timers[key] = None
 
@@ -152,7 +158,8 @@ class World:
     """`script` is the agent. `told` holds what each actor was told: a value, an `A2AError`, or nothing.
 
     `fault_at` names steps, counted from 1, that fail whatever the schedule says. `deliver` is the worker of
-    push notifications, where the story has any.
+    push notifications, where the story has any. `fates` is what the schedule draws the fate of a step from.
+    With `lasting`, whoever has made a step makes the next one too, so many times out of one more.
     """
 
     schedule: Schedule
@@ -168,6 +175,13 @@ class World:
     watchers: list[Callable[["World"], None]] = field(default_factory=list)
     fault_at: Mapping[int, int] = field(default_factory=dict)
     deliver: Callable[[str, str], None] = lambda tenant, task_id: None
+    fates: Sequence[int] = Faults.TABLE
+    lasting: int = 0
+    acting: str = ""
+    """Who makes the step."""
+    broken: Broken | None = None
+    """What a watcher found, in case the code that it interrupted goes on all the same."""
+    waiting: dict[greenlet, Callable[[], Any]] = field(default_factory=dict)
     steps: int = 0
     faults: bool = True
 
@@ -192,15 +206,14 @@ class World:
         self.steps += 1
         fault = self.fault_at.get(self.steps, Faults.NONE)
         if self.faults and fault == Faults.NONE:
-            fault = Faults.TABLE[self.schedule.choose(len(Faults.TABLE))]
+            fault = self.fates[self.schedule.choose(len(self.fates))]
         if fault == Faults.DIES_BEFORE:
             raise GreenletExit
         if fault == Faults.NOT_CARRIED_OUT:
             self.trace[-1] += " [not carried out]"
             raise OutcomeUnknown
         result = operation()
-        for watch in self.watchers:
-            watch(self)
+        self.watch()
         if fault == Faults.DIES_AFTER:
             self.trace[-1] += " [dies after]"
             raise GreenletExit
@@ -209,23 +222,48 @@ class World:
             raise OutcomeUnknown
         return result
 
+    def watch(self) -> None:
+        try:
+            for watch in self.watchers:
+                watch(self)
+        except Broken as error:
+            self.broken = self.broken or error
+            raise
+
     # Running actors.
 
     def run(self, actors: Mapping[str, Actor]) -> None:
         """Runs them as the schedule says, then declares all who are not finished dead, and settles."""
         running = {name: greenlet(self._told(name, actor)) for name, actor in actors.items()}
-        while running and not self.schedule.over:
-            name = list(running)[self.schedule.choose(len(running))]
+        while running and not self.schedule.over and (name := self._next(running)):
+            self.acting = name
             self.trace.append(name)
             running[name].switch()
             if running[name].dead:
                 del running[name]
-        for dead in running.values():
+            if self.broken is not None:
+                raise self.broken
+        for name, dead in running.items():
+            self.acting = name
             dead.throw(GreenletExit)
         self.faults = False
         # Those who were woken to deliver are dead as well: only the rows are left of it.
         self.wakes.pushes.clear()
         self.settle()
+
+    def _next(self, running: Mapping[str, greenlet]) -> str | None:
+        """One who can go on; None if nobody can."""
+        last = running.get(self.acting)
+        lasts = last is not None and self.lasting and self.schedule.choose(self.lasting + 1)
+        if lasts and last is not None and self._ready(last):
+            return self.acting
+        names = list(running)
+        first = self.schedule.choose(len(names))
+        return next((name for name in names[first:] + names[:first] if self._ready(running[name])), None)
+
+    def _ready(self, actor: greenlet) -> bool:
+        condition = self.waiting.get(actor)
+        return condition is None or bool(condition())
 
     def _told(self, name: str, actor: Actor) -> Callable[[], None]:
         def body() -> None:
@@ -241,7 +279,9 @@ class World:
     def wait_for(self, condition: Callable[[], Any]) -> Any:
         """Lets others go on until `condition` gives something: a step without a store operation."""
         while not (found := condition()):
+            self.waiting[getcurrent()] = condition
             self.pause()
+        self.waiting.pop(getcurrent(), None)
         return found
 
     def pause(self) -> None:
@@ -263,14 +303,21 @@ class World:
                     raise Broken(f"I8 turn {turn} can never be claimed") from error
             for tenant, task_id in list(self.wakes.pushes):
                 self.deliver(tenant, task_id)
-            for watch in self.watchers:
-                watch(self)
+            for scope, generation in list(self.wakes.walks):
+                self.walk(scope, generation)
+            self.watch()
+            if self.broken is not None:
+                raise self.broken
             if self._picture() == before:
                 return
         raise Broken("the sweeper never comes to rest")
 
     def work(self, tenant: str, task_id: str, turn: int) -> None:
         run_turn(self.engine, self, tenant, task_id, turn, 60)
+
+    def walk(self, scope: str, generation: int) -> None:
+        for number in range(records.SHARDS):
+            walk(self.engine, Scope.parse(scope, ""), generation, number)
 
     def execute(self, run: TurnRun, seconds: float) -> None:
         """Implements `Executor`."""
@@ -283,10 +330,10 @@ class World:
         return list(self.table.query(pk).rows)
 
     def run_rows(self) -> list[Item]:
-        return [item for number in range(SHARDS) for _, item in self.rows(run_pk(number))]
+        return [item for number in range(records.SHARDS) for _, item in self.rows(run_pk(number))]
 
     def due_rows(self) -> list[tuple[Key, Item]]:
-        return [row for number in range(SHARDS) for row in self.rows(due_pk(number))]
+        return [row for number in range(records.SHARDS) for row in self.rows(due_pk(number))]
 
     def _picture(self) -> Any:
         return repr(self.table._partitions and {pk: p.items for pk, p in self.table._partitions.items()})

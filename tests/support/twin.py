@@ -136,6 +136,7 @@ class TurnWaker:
     pushes: list[tuple[str, str]] = field(default_factory=list)
     chains: list[str] = field(default_factory=list)
     walks: list[tuple[str, int]] = field(default_factory=list)
+    children: list[tuple[str, str]] = field(default_factory=list)
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         if self.at_once:
@@ -151,6 +152,9 @@ class TurnWaker:
 
     def wake_walk(self, scope: str, generation: int) -> None:
         self.walks.append((scope, generation))
+
+    def wake_children(self, tenant: str, task_id: str) -> None:
+        self.children.append((tenant, task_id))
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         self.timers.append((key, at))

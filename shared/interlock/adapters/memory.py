@@ -290,6 +290,7 @@ class MemoryWaker:
         self._timers: list[tuple[Key, datetime]] = []
         self._chains: list[str] = []
         self._walks: list[tuple[str, int]] = []
+        self._children: list[tuple[str, str]] = []
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
         with self._lock:
@@ -306,6 +307,10 @@ class MemoryWaker:
     def wake_walk(self, scope: str, generation: int) -> None:
         with self._lock:
             self._walks.append((scope, generation))
+
+    def wake_children(self, tenant: str, task_id: str) -> None:
+        with self._lock:
+            self._children.append((tenant, task_id))
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         with self._lock:
@@ -333,6 +338,12 @@ class MemoryWaker:
         """Scope and generation of every wake since the last call, oldest first."""
         with self._lock:
             taken, self._walks = self._walks, []
+            return taken
+
+    def take_children(self) -> list[tuple[str, str]]:
+        """Tenant and task of every wake since the last call, oldest first."""
+        with self._lock:
+            taken, self._children = self._children, []
             return taken
 
     def take_timers(self) -> list[tuple[Key, datetime]]:

@@ -30,7 +30,7 @@ from interlock.adapters.peer_cards import Cards
 from interlock.adapters.peer_directory import Directory
 from interlock.adapters.peer_http import VERSION, ask
 from interlock.engine.peers import PeerAddress, PeerRefused, PeerUnreachable
-from interlock.engine.send import IDEMPOTENCY_METADATA
+from interlock.engine.send_key import IDEMPOTENCY_METADATA
 
 CALL_SECONDS = 20.0
 """For one operation, with all its tries and the card."""
@@ -121,7 +121,9 @@ class HttpPeers:
 
     def cancel(self, to: PeerAddress, task_id: str, *, metadata: JsonObject | None = None) -> Task:
         request = CancelTaskRequest(id=task_id, metadata=metadata)
-        return self._call(to, "CancelTask", request, _task_of(task_id), seconds=self._call_seconds)
+        # By the key of a send it is canceled whatever its task is called.
+        read = _task if IDEMPOTENCY_METADATA in (metadata or {}) else _task_of(task_id)
+        return self._call(to, "CancelTask", request, read, seconds=self._call_seconds)
 
     def _call(
         self,
@@ -145,7 +147,7 @@ class HttpPeers:
                 )
                 return read(endpoint.binding.result(answer))
             except PeerRefused as refused:
-                if refused.code is None:
+                if refused.reason is None:
                     self._cards.forget(to)
                 raise
             except PeerUnreachable:
@@ -174,21 +176,15 @@ def _model(model: type[W], result: JsonValue) -> W:
         raise PeerUnreachable(f"the answer is not a valid {model.__name__}") from None
 
 
-def _sent(result: JsonValue) -> Task | Message:
-    response = _model(SendMessageResponse, result)
-    if response.task is not None and response.message is None:
-        _check(response.task)
-        return response.task
-    if response.message is not None and response.task is None:
-        return response.message
-    raise PeerUnreachable("the answer is neither a task nor a message")
+def _usable(task: Task) -> Task:
+    """Its id will be kept, and sent again."""
+    if not 0 < len(task.id) <= MAX_ID_LENGTH:
+        raise PeerUnreachable("the answer is a task without a usable id")
+    return task
 
 
-def _page(result: JsonValue) -> Page:
-    page = _model(Page, result)
-    for task in page.tasks:
-        _check(task)
-    return page
+def _task(result: JsonValue) -> Task:
+    return _usable(_model(Task, result))
 
 
 def _task_of(task_id: str) -> Callable[[JsonValue], Task]:
@@ -201,7 +197,17 @@ def _task_of(task_id: str) -> Callable[[JsonValue], Task]:
     return read
 
 
-def _check(task: Task) -> None:
-    """Its id will be sent again, and kept."""
-    if not 0 < len(task.id) <= MAX_ID_LENGTH:
-        raise PeerUnreachable("the answer is a task without a usable id")
+def _sent(result: JsonValue) -> Task | Message:
+    response = _model(SendMessageResponse, result)
+    if response.task is not None and response.message is None:
+        return _usable(response.task)
+    if response.message is not None and response.task is None:
+        return response.message
+    raise PeerUnreachable("the answer is neither a task nor a message")
+
+
+def _page(result: JsonValue) -> Page:
+    page = _model(Page, result)
+    for task in page.tasks:
+        _usable(task)
+    return page

@@ -21,7 +21,7 @@ from botocore.parsers import ResponseParserError
 
 from interlock.adapters.aws import create_client
 from interlock.engine.ports import Clock, Key
-from interlock.engine.records import SHARDS, PushConfig
+from interlock.engine.records import SHARDS, Delegation, PushConfig
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -49,7 +49,7 @@ class SqsWaker:
     """Implements `Waker`.
 
     Messages are JSON objects: `{"tenant", "task", "turn"}` on the queue of turns and `{"tenant", "task"}` on
-    the outbox, grouped by tenant so that no tenant's backlog holds up another's; `{"pk", "sk"}` on the queue
+    the outbox, with `"cancel": "children"` for what the task delegated, grouped by tenant so that no tenant's backlog holds up another's; `{"pk", "sk"}` on the queue
     of timers; `{"chain"}` on the audit queue; `{"scope", "generation", "shard"}` on the queue of stops.
     """
 
@@ -85,10 +85,19 @@ class SqsWaker:
         self._send(self._audit, {"chain": chain}, MessageGroupId=chain or "-", MessageDeduplicationId=unique)
 
     def wake_walk(self, scope: str, generation: int) -> None:
-        walks = [{"scope": scope, "generation": generation, "shard": shard} for shard in range(SHARDS)]
-        entries = [{"Id": str(walk["shard"]), "MessageBody": _body(walk)} for walk in walks]
+        entries = [
+            {
+                "Id": str(number),
+                "MessageBody": _body({"scope": scope, "generation": generation, "shard": number}),
+            }
+            for number in range(SHARDS)
+        ]
         with self._losing():
             self._client.send_message_batch(QueueUrl=self._stops, Entries=entries)  # type: ignore[arg-type]
+
+    def wake_children(self, tenant: str, task_id: str) -> None:
+        body = {"tenant": tenant, "task": task_id, "cancel": "children"}
+        self._send(self._outbox, body, MessageGroupId=tenant)
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         """What is further off than a message can wait is not sent: the sweeper arms it when it is near."""
@@ -117,7 +126,7 @@ def _body(wake: Mapping[str, str | int]) -> str:
 
 
 class SqsPark:
-    """Puts push notification configurations that are given up on a queue, whose alarm rings.
+    """Puts push notification configurations and delegations that are given up on a queue, whose alarm rings.
 
     Not a wake: it raises what SQS raises, so that it is tried again.
     """
@@ -126,6 +135,10 @@ class SqsPark:
         self._client = client
         self._queue_url = queue_url
 
-    def __call__(self, config: PushConfig) -> None:
-        named = {"tenant": config.tenant, "task": config.task_id, "config": config.config_id}
+    def __call__(self, given_up: PushConfig | Delegation) -> None:
+        named = {"tenant": given_up.tenant, "task": given_up.task_id}
+        if isinstance(given_up, PushConfig):
+            named["config"] = given_up.config_id
+        else:
+            named["delegation"] = given_up.id
         self._client.send_message(QueueUrl=self._queue_url, MessageBody=_body(named))

@@ -8,6 +8,7 @@ from contextlib import suppress
 from interlock.agents.agent import Agent, DeclaredSkill
 from interlock.agents.turn import Turn
 from interlock.agents.watch import Watch
+from interlock.engine.peers import Peers
 from interlock.engine.run_turn import TurnAbandoned, TurnRun, TurnStopped, TurnTimedOut
 
 logger = logging.getLogger(__name__)
@@ -23,8 +24,10 @@ class PythonExecutor:
     belong to a loop can be kept as well. A second thread renews the lease and looks for a cancel.
     """
 
-    def __init__(self, agent: Agent, renew_every: float = 20.0) -> None:
+    def __init__(self, agent: Agent, renew_every: float = 20.0, peers: Peers | None = None) -> None:
+        """`peers`: whom the agent may hand work to; None: nobody."""
         self._agent = agent
+        self._peers = peers
         self._watch = Watch(renew_every)
         self._idle: list[asyncio.AbstractEventLoop] = []
         weakref.finalize(self, _close, self._idle)
@@ -35,7 +38,7 @@ class PythonExecutor:
             raise LookupError(f"no skill {run.meta.skill!r} of {run.meta.agent!r} in this deployment")
         if seconds <= 0:
             raise TurnTimedOut
-        code = _Code(self._take_loop(), skill, run)
+        code = _Code(self._take_loop(), skill, Turn(run, skill.gate, self._peers))
         try:
             with self._watch.over(run, seconds, code.stop):
                 code.execute(seconds)
@@ -61,9 +64,9 @@ def _close(loops: list[asyncio.AbstractEventLoop]) -> None:
 class _Code:
     """The code of one turn, and whatever it starts in its loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, skill: DeclaredSkill, run: TurnRun) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, skill: DeclaredSkill, turn: Turn) -> None:
         async def code() -> None:
-            await skill.run(Turn(run, skill.gate))
+            await skill.run(turn)
 
         self.loop = loop
         self._task = loop.create_task(code())

@@ -6,10 +6,14 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import NAMESPACE_URL, uuid5
 
-from interlock.a2a.models import Artifact, JsonObject, Message, Part, TaskState
+from interlock.a2a.models import Artifact, JsonObject, Message, Part, Role, TaskState
 from interlock.agents.approval import Approval
+from interlock.agents.delegation import Delegation
 from interlock.engine.context import new_id
-from interlock.engine.run_turn import AdmittedAnswer, TurnRun
+from interlock.engine.delegate import Handed
+from interlock.engine.peers import Peers
+from interlock.engine.run_turn import AdmittedAnswer, Refused, TurnRun
+from interlock.engine.send import SKILL_HINT
 from interlock.engine.view import history
 from interlock.oversight.approvals import Gate
 
@@ -32,9 +36,10 @@ class Turn:
     that returns without one of them has completed its task.
     """
 
-    def __init__(self, run: TurnRun, gate: Gate) -> None:
+    def __init__(self, run: TurnRun, gate: Gate, peers: Peers | None = None) -> None:
         self._run = run
         self._gate = gate
+        self._peers = peers
         self._approval = Approval(run.approval) if run.approval is not None else None
 
     @property
@@ -177,6 +182,35 @@ class Turn:
                 allowed_responders=allowed_responders,
             )
         )
+
+    async def delegate(
+        self,
+        agent: str,
+        message: str | Message,
+        *,
+        skill: str | None = None,
+        lease: timedelta | None = None,
+        deadline: datetime | None = None,
+    ) -> Delegation:
+        """Hands work to another agent: one that the deployment names, or a URL. The task goes on.
+
+        Comes back once the other's task is known, and at the latest after 5 seconds. `skill` hints which of
+        the agent's skills is meant. With `lease`, of 3 seconds to a day, the other stops by itself when this
+        turn no longer renews it; at `deadline` it stops in any case. Whoever may not approve what this task
+        asks leave for, may not approve it there either. Raises `Refused`, and nothing is sent, if any of it
+        breaks a rule.
+        """
+        if self._peers is None:
+            raise Refused("this deployment hands no work to other agents")
+        work = message
+        if isinstance(work, str):
+            work = Message(message_id=new_id(), role=Role.USER, parts=[Part(text=work)])
+        if skill is not None:
+            work = work.model_copy(update={"metadata": {**(work.metadata or {}), SKILL_HINT: skill}})
+        handed = Handed(self._run, self._peers, agent, work, lease=lease, deadline=deadline)
+        delegation = Delegation(handed, lease.total_seconds() if lease is not None else None)
+        await delegation.start()
+        return delegation
 
     async def complete(self, text: str | None = None) -> None:
         await _recorded(lambda: self._run.finish(TaskState.COMPLETED, text))

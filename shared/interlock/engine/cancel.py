@@ -1,13 +1,17 @@
 """CancelTask (specification 3.1.5): decided here by one write, whatever the worker is doing."""
 
+from datetime import datetime
+
 from interlock.a2a.errors import TaskNotCancelable
 from interlock.a2a.models import CancelTaskRequest, Task, TaskState
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
-from interlock.engine.context import Engine, attempts, move, new_id, status
+from interlock.engine.context import Engine, agent_message, attempts, move, new_id, status
+from interlock.engine.errors import SendCanceled
 from interlock.engine.facts import CANCEL_REQUESTED, Fact
-from interlock.engine.ports import ConditionFailed, Delete, OutcomeUnknown
-from interlock.engine.records import Checkpoint, Event
-from interlock.engine.view import present
+from interlock.engine.ports import ConditionFailed, Delete, Missing, OutcomeUnknown, Put, Write
+from interlock.engine.records import Checkpoint, Event, SendKey, TaskMeta
+from interlock.engine.send_key import IDEMPOTENCY_METADATA, checked_key
+from interlock.engine.view import TaskView, present
 from interlock.engine.visibility import check_tenant, visible_task
 from interlock.oversight.principals import Principal
 
@@ -17,29 +21,63 @@ def cancel_task(
 ) -> Task:
     """The canceled task; the same again for a task that is canceled already.
 
-    Raises `TaskNotFound`, and `TaskNotCancelable` for a task that ended otherwise.
+    With an idempotency key in its metadata the send of that key is canceled instead, also one that has not
+    arrived yet. Raises `TaskNotFound`, `SendCanceled`, and `TaskNotCancelable` for one that ended otherwise.
     """
     check_tenant(caller, request.tenant)
+    key = checked_key((request.metadata or {}).get(IDEMPOTENCY_METADATA))
+    task_id = request.id if key is None else sent_as(engine, caller, key)
     op = new_id()
     for _ in attempts(engine.clock):
-        view = visible_task(engine, caller, request.id)
+        view = visible_task(engine, caller, task_id)
         meta = view.meta
         if meta.task_state is TaskState.CANCELED:
             return present(*view, extensions)
         if meta.task_state.terminal:
             raise TaskNotCancelable(metadata={"taskId": meta.task_id})
-        now = engine.clock.now()
-        event = Event(status=status(TaskState.CANCELED, now), by=caller.id)
-        changes = {"fence": meta.fence + 1, **NOTHING_ASKED}
-        fact = Fact(CANCEL_REQUESTED, caller.id, detail={"prompt": meta.ask})
-        moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
-        # The run, if there is one, can write nothing more: its fence is no longer the task's.
-        writes.append(Delete(meta.run_key))
-        if meta.ask is not None:
-            writes.append(close_ask(meta, meta.ask, Checkpoint.CANCELED, now))
+        canceled, writes = cancellation(meta, engine.clock.now(), op, by=caller.id)
         try:
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
             continue
-        return present(moved, [*view.events, event], extensions)
+        if meta.delegates:
+            engine.waker.wake_children(meta.tenant, meta.task_id)
+        return present(canceled.meta, [*view.events, *canceled.events], extensions)
     raise AssertionError("attempts end by raising")
+
+
+def cancellation(
+    meta: TaskMeta, now: datetime, op: str, *, by: str | None, text: str | None = None
+) -> tuple[TaskView, list[Write]]:
+    """The task as it will be with the one event of that, and the writes that end it."""
+    message = agent_message(meta, text) if text is not None else None
+    event = Event(status=status(TaskState.CANCELED, now, message), by=by)
+    changes = {"fence": meta.fence + 1, **NOTHING_ASKED}
+    fact = Fact(CANCEL_REQUESTED, by, detail={"prompt": meta.ask})
+    moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
+    # The run, if there is one, can write nothing more: its fence is no longer the task's.
+    writes.append(Delete(meta.run_key))
+    if meta.ask is not None:
+        writes.append(close_ask(meta, meta.ask, Checkpoint.CANCELED, now))
+    return TaskView(moved, [event]), writes
+
+
+def sent_as(engine: Engine, caller: Principal, key: str) -> str:
+    """The task of a send. One that has not arrived leaves a note, which refuses it when it comes.
+
+    Raises `SendCanceled` then.
+    """
+    row = SendKey.key_of(caller.tenant, caller.id, key)
+    for _ in attempts(engine.clock):
+        item = engine.table.get(row)
+        if item is not None:
+            sent = SendKey.read(item)
+            if sent.canceled:
+                break
+            return sent.task_id
+        try:
+            engine.table.write(Put(row, SendKey(task_id="", digest="").item(), (Missing("v"),)))
+        except (ConditionFailed, OutcomeUnknown):
+            continue
+        break
+    raise SendCanceled(metadata={})

@@ -38,6 +38,7 @@ from interlock.engine.records import (
     event_key,
     instant,
 )
+from interlock.oversight.approvals import requesters
 
 MAX_ATTEMPTS = 12
 BACK_OFF_SECONDS = 0.02
@@ -183,6 +184,11 @@ def _check_room(meta: TaskMeta, event: Event, size: int) -> None:
         raise EventTooLarge(f"more than the {MAX_TASK_BYTES} bytes that a task has room for")
     if event.message is not None and meta.seq >= MAX_EVENTS:
         raise EventTooLarge(f"one more than the {MAX_EVENTS} events that a task has room for")
+
+
+def barred(meta: TaskMeta) -> frozenset[str]:
+    """Who may not approve what the task asks leave for, nor what it delegates."""
+    return requesters(meta.owner, meta.last_author, [*meta.editors.split(), *meta.inherited.split()])
 
 
 def push_guard(meta: TaskMeta, seq: int, now: datetime) -> Put:

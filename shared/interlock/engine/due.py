@@ -1,7 +1,9 @@
 """Timers: a DUE row says what is to be looked at and when. The row wakes; the write decides."""
 
+from interlock.engine.children import DELEGATED, delegation_due
 from interlock.engine.context import Engine
 from interlock.engine.expire import expire
+from interlock.engine.lease import LAPSE, lapse
 from interlock.engine.ports import Key
 from interlock.engine.push import push_due
 from interlock.engine.records import Due, instant, parse_instant
@@ -19,5 +21,9 @@ def handle_due(engine: Engine, key: Key) -> None:
         expire(engine, key, due)
     elif due.kind == "push":
         push_due(engine, key, due)
+    elif due.kind == LAPSE:
+        lapse(engine, key, due)
+    elif due.kind == DELEGATED:
+        delegation_due(engine, key, due)
     else:
         raise AssertionError(f"a due row of unknown kind {due.kind!r}")

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from pydantic import JsonValue
 
-from interlock.a2a.errors import A2AError, Unavailable
+from interlock.a2a.errors import A2AError, TaskNotFound, Unavailable
 from interlock.engine.ports import StoreError
 from interlock.oversight import hitl_prompt
 from interlock.oversight.schema_gate import Violation
@@ -49,6 +49,13 @@ class AnswerInvalid(A2AError):
                 ],
             }
         )
+
+
+class SendCanceled(TaskNotFound):
+    """The send of this idempotency key was canceled before it arrived: it made no task, and never will."""
+
+    reason = "SEND_CANCELED"
+    text = "The send was canceled before it arrived"
 
 
 @contextmanager

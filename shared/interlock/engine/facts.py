@@ -29,6 +29,7 @@ APPROVAL = "approval"
 HALT = "halt"
 RUN_STOPPING = "run.stopping"
 RUN_WROTE_LATE = "run.wrote_late"
+DELEGATION = "delegation"
 CALL = "call"
 CALL_ADMITTED = "call.admitted"
 

@@ -192,6 +192,9 @@ class Waker(Protocol):
     def wake_walk(self, scope: str, generation: int) -> None:
         """What runs is to be stopped for a halt: a wake for each shard."""
 
+    def wake_children(self, tenant: str, task_id: str) -> None:
+        """What the task has delegated may have to be canceled."""
+
     def wake_timer(self, key: Key, at: datetime) -> None:
         """The due row under `key` is to be looked at, not before `at`."""
 

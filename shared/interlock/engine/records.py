@@ -111,6 +111,15 @@ class TaskMeta(Record):
     """The author of the last message that was not itself a decision."""
     editors: str = ""
     """Who asked for changes of an action, separated by spaces: none of them may approve the outcome."""
+    inherited: str = ""
+    """Who may not approve because they may not for the task that this one was delegated by."""
+    depth: int = 0
+    """Of delegation: 0 for a task that nobody delegated."""
+    lease_until: str | None = None
+    deadline: str | None = None
+    """Delegated work ends at the earlier of the two; the lease can be renewed."""
+    delegates: bool = False
+    """Whether it has handed work to other agents."""
     size: int = 0
     """Bytes of its events on the wire."""
     push: bool = False
@@ -135,6 +144,10 @@ class TaskMeta(Record):
     @property
     def task_state(self) -> TaskState:
         return TaskState(self.state)
+
+    @property
+    def lapses_at(self) -> str | None:
+        return min(filter(None, (self.lease_until, self.deadline)), default=None)
 
     @property
     def run_key(self) -> Key:
@@ -329,6 +342,54 @@ class PushConfig(Record):
 
 
 @dataclass(frozen=True, slots=True)
+class Delegation(Record):
+    """Work that a run has handed to another agent: written before it is sent, so it is never forgotten.
+
+    `id` is also the idempotency key of the send, and its context. `turn` and `fence` are those of the run,
+    `to` is the agent as the run named it. After `send_until` nobody sends it any more. `child` is its task
+    there, once that is known; `outcome` is how it ended, or what became of its cancel, which was tried
+    `looked` times.
+    """
+
+    tenant: str
+    task_id: str
+    id: str
+    to: str
+    turn: int
+    fence: int
+    made_at: str
+    send_until: str
+    rev: int = 1
+    status: str = "open"
+    child: str | None = None
+    outcome: str | None = None
+    settled_at: str | None = None
+    looked: int = 0
+
+    OPEN: ClassVar[str] = "open"
+    CANCELING: ClassVar[str] = "canceling"
+    SETTLED: ClassVar[str] = "settled"
+    DETACHED: ClassVar[str] = "detached"
+    PARKED: ClassVar[str] = "parked"
+    """Its cancel was given up: a dead letter, and an alarm."""
+
+    @staticmethod
+    def key_of(tenant: str, task_id: str, delegation_id: str) -> Key:
+        return Key(task_pk(tenant, task_id), f"{DELEGATIONS}{delegation_id}")
+
+    @property
+    def key(self) -> Key:
+        return self.key_of(self.tenant, self.task_id, self.id)
+
+    @property
+    def over(self) -> bool:
+        return self.status in (self.SETTLED, self.DETACHED, self.PARKED)
+
+
+DELEGATIONS = "DEL#"
+
+
+@dataclass(frozen=True, slots=True)
 class Due(Record):
     """Something that is to be looked at once `at` has passed; deleted only when it was handled."""
 
@@ -436,10 +497,17 @@ def streams_pk(tenant: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SendKey(Record):
-    """The idempotency key of a send: which task it made, and for which message."""
+    """The idempotency key of a send: which task it made, and for which message.
+
+    Without a task it was canceled before it arrived, and makes none.
+    """
 
     task_id: str
     digest: str
+
+    @property
+    def canceled(self) -> bool:
+        return not self.task_id
 
     @staticmethod
     def key_of(tenant: str, caller: str, key: str) -> Key:

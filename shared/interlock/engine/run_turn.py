@@ -14,9 +14,20 @@ from typing import Any, Protocol
 
 from interlock.a2a.errors import A2AError, Unavailable
 from interlock.a2a.models import Artifact, JsonObject, Message, TaskState
-from interlock.engine.context import Engine, agent_message, attempts, landed, move, new_id, new_run, status
+from interlock.engine.children import LOOK_EVERY, due_row, told
+from interlock.engine.context import (
+    Engine,
+    agent_message,
+    attempts,
+    barred,
+    landed,
+    move,
+    new_id,
+    new_run,
+    status,
+)
 from interlock.engine.facts import PROMPT_OPENED, RUN_STARTED, RUN_WROTE_LATE, Fact, text_digest
-from interlock.engine.halts import first_on, halt_keys, look
+from interlock.engine.halts import first_on, halt_keys, halted_in, look, unless_halted
 from interlock.engine.ports import (
     ConditionFailed,
     Delete,
@@ -32,6 +43,7 @@ from interlock.engine.ports import (
 from interlock.engine.records import (
     MAX_EVENTS,
     Checkpoint,
+    Delegation,
     Due,
     Event,
     EventTooLarge,
@@ -101,6 +113,10 @@ def run_turn(
     except Exception:
         logger.exception("agent failed", extra={"task_id": task_id, "turn": turn})
         _fail(run, "The agent failed.")
+    finally:
+        if run.meta.delegates:
+            # What the run has delegated, and neither seen the end of nor let go, ends with it.
+            engine.waker.wake_children(tenant, task_id)
 
 
 def _fail(run: "TurnRun", text: str) -> None:
@@ -227,8 +243,8 @@ class TurnRun:
         self.events = list(events)
         self.ended = False
         self.stopped = threading.Event()
-        self._engine = engine
-        self._fence = meta.fence
+        self.engine = engine
+        self.fence = meta.fence
         self._lock = threading.Lock()
         """An agent may record from several threads; its events are numbered one after the other."""
 
@@ -290,7 +306,7 @@ class TurnRun:
 
         Raises `Refused` for an envelope or a schema that breaks a rule; then nothing is stored.
         """
-        now = self._engine.clock.now()
+        now = self.engine.clock.now()
         try:
             envelope = hitl_prompt.validate_emission(
                 prompt=prompt,
@@ -299,7 +315,7 @@ class TurnRun:
                 allowed_responders=allowed_responders,
                 now=now,
             )
-            self._engine.guard.check(schema)
+            self.engine.guard.check(schema)
         except (hitl_prompt.PromptRefused, SchemaRefused) as error:
             raise Refused(str(error)) from error
         except OverflowError as error:
@@ -324,7 +340,7 @@ class TurnRun:
         run acts on is excluded here, by who they were authenticated as. Raises `Refused`; then nothing is
         stored.
         """
-        meta, now = self.meta, self._engine.clock.now()
+        meta, now = self.meta, self.engine.clock.now()
         try:
             if not summary.strip() or len(summary) > approvals.MAX_SUMMARY:
                 raise Refused(f"summary must be text of 1 to {approvals.MAX_SUMMARY} characters")
@@ -339,7 +355,7 @@ class TurnRun:
                 summary=summary,
                 digest=approvals.digest_of(action),
                 gate=chosen,
-                requesters=approvals.requesters(meta.owner, meta.last_author, meta.editors.split()),
+                requesters=barred(meta),
             )
             envelope = hitl_prompt.validate_emission(
                 prompt=question or summary,
@@ -380,7 +396,7 @@ class TurnRun:
         return build
 
     def _record(self, build: "Build", *, ends: bool = False, opening: "Opening | None" = None) -> None:
-        op, engine = new_id(), self._engine
+        op, engine = new_id(), self.engine
         with self._lock:
             if self.ended:
                 raise TurnEnded("The turn has ended: nothing more can be recorded")
@@ -415,8 +431,39 @@ class TurnRun:
             if checkpoint.due_key is not None:
                 engine.waker.wake_timer(checkpoint.due_key, opening.envelope.deadline)
 
+    def note_delegation(self, delegation: Delegation) -> None:
+        """Before its work is sent, and not while halted: whoever stops this run afterwards finds it."""
+        op, engine = new_id(), self.engine
+        with self._lock:
+            if self.ended:
+                raise TurnEnded("The turn has ended: nothing more can be delegated")
+            for _ in attempts(engine.clock):
+                if self.stopped.is_set():
+                    raise TurnStopped
+                now, meta = engine.clock.now(), self.meta
+                fact = told(delegation, meta, "made")
+                moved, writes = move(meta, None, now=now, op=op, changes={"delegates": True}, fact=fact)
+                writes.append(Put(delegation.key, delegation.item(), (Missing("v"),)))
+                writes.append(due_row(delegation, instant(now + LOOK_EVERY)))
+                writes.extend(unless_halted(meta))
+                try:
+                    engine.table.write(*writes)
+                except ConditionFailed as failed:
+                    if halted_in(failed, writes) is not None and not self.is_held():
+                        raise TurnStopped from failed
+                except OutcomeUnknown:
+                    pass
+                else:
+                    self.meta = moved
+                    return
+                # The id is fresh: what is there is from an earlier try, whose reply was lost.
+                noted = engine.table.get(delegation.key) is not None
+                self._reread()
+                if noted:
+                    return
+
     def _reread(self) -> None:
-        item = self._engine.table.get(self.meta.key)
+        item = self.engine.table.get(self.meta.key)
         current = TaskMeta.read(item) if item is not None else None
         if current is None or not self.holds(current):
             self.stopped.set()
@@ -426,9 +473,9 @@ class TurnRun:
 
     def _note_late_write(self) -> None:
         """Something may have happened outside after the stop."""
-        fact, now = Fact(RUN_WROTE_LATE, f"agent:{self.meta.agent}"), self._engine.clock.now()
+        fact, now = Fact(RUN_WROTE_LATE, f"agent:{self.meta.agent}"), self.engine.clock.now()
         try:
-            self._engine.table.write(fact.about(self.meta).put(self.meta.tenant, now))
+            self.engine.table.write(fact.about(self.meta).put(self.meta.tenant, now))
         except StoreError:
             logger.warning("a write after the stop is not on the trail", extra={"task_id": self.meta.task_id})
 
@@ -441,10 +488,10 @@ class TurnRun:
         if self.ended:
             return True
         try:
-            *halts, item = self._engine.table.get_many([*halt_keys(self.meta), self.meta.key])
+            *halts, item = self.engine.table.get_many([*halt_keys(self.meta), self.meta.key])
             halt = first_on(halts)
             if halt is not None:
-                stop_turn(self._engine, new_run(self.meta, self._engine.clock.now()), halt.reason, halt)
+                stop_turn(self.engine, new_run(self.meta, self.engine.clock.now()), halt.reason, halt)
         except (OutcomeUnknown, Unavailable):
             return True
         held = halt is None and item is not None and self.holds(TaskMeta.read(item))
@@ -454,7 +501,7 @@ class TurnRun:
 
     def holds(self, current: TaskMeta) -> bool:
         return (
-            (current.fence, current.turn) == (self._fence, self.turn)
+            (current.fence, current.turn) == (self.fence, self.turn)
             # A run that asked, but never heard that its question was stored, has ended its turn all the same.
             and current.task_state is TaskState.WORKING
         )
@@ -462,16 +509,16 @@ class TurnRun:
     def end_stopped(self, *, heard: bool) -> None:
         """`heard`: the agent's code has returned. What fails here, the sweeper does later."""
         try:
-            finish_stop(self._engine, new_run(self.meta, self._engine.clock.now()), heard=heard)
+            finish_stop(self.engine, new_run(self.meta, self.engine.clock.now()), heard=heard)
         except A2AError:
             logger.info("stop not finished", extra={"task_id": self.meta.task_id, "turn": self.turn})
 
     def renew(self) -> None:
         """Says that the worker is alive: puts off the time at which the turn counts as lost."""
-        lease = lease_end(self._engine, self._engine.clock.now())
-        held = (Equals("fence", self._fence), Equals("phase", Run.CLAIMED))
+        lease = lease_end(self.engine, self.engine.clock.now())
+        held = (Equals("fence", self.fence), Equals("phase", Run.CLAIMED))
         try:
-            self._engine.table.write(Update(self.meta.run_key, {"lease_until": lease}, conditions=held))
+            self.engine.table.write(Update(self.meta.run_key, {"lease_until": lease}, conditions=held))
         except (ConditionFailed, OutcomeUnknown):
             logger.info("lease not renewed", extra={"task_id": self.meta.task_id, "turn": self.turn})
 

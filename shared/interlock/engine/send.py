@@ -1,7 +1,6 @@
 """SendMessage (specification 3.1.1): a new task, or a message or an answer to one that waits."""
 
 import json
-import re
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import cast
@@ -36,8 +35,10 @@ from interlock.engine.context import (
     status,
 )
 from interlock.engine.decide import Deciding, decide
+from interlock.engine.errors import SendCanceled
 from interlock.engine.facts import TASK_EVENT, Fact, current_trace
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, look, unless_halted
+from interlock.engine.lease import lapse_row, leased, renew
 from interlock.engine.ports import ConditionFailed, Missing, OutcomeUnknown, Put, Write
 from interlock.engine.push import Push, keep, new_config, prepare
 from interlock.engine.records import (
@@ -54,15 +55,15 @@ from interlock.engine.records import (
     instant,
     owner_view,
 )
+from interlock.engine.send_key import IDEMPOTENCY_METADATA, checked_key
 from interlock.engine.stop import read_run, stop_turn, withdrawal
 from interlock.engine.view import TaskView, load, present, quorum_progress
 from interlock.engine.visibility import check_tenant, visible_task
 from interlock.engine.wait import settled
 from interlock.oversight import approvals, hitl_prompt
+from interlock.oversight.delegation import MalformedTerms, Terms, parse_terms
 from interlock.oversight.principals import Principal, Role
 
-IDEMPOTENCY_METADATA = "a2a-rust.com/idempotency-key"
-IDEMPOTENCY_KEY = re.compile(r"[A-Za-z0-9\-_.:]{16,255}")
 SKILL_HINT = "skillHint"
 LIFTED = "it was halted, and is not any more: send it again"
 
@@ -180,12 +181,7 @@ def _inline_push(
 def _idempotency_key(request: SendMessageRequest, header: str | None) -> str | None:
     metadata = request.metadata or {}
     named = (request.message.metadata or {}).get(IDEMPOTENCY_METADATA, metadata.get(IDEMPOTENCY_METADATA))
-    key = header if header is not None else named
-    if key is None:
-        return None
-    if not isinstance(key, str) or not IDEMPOTENCY_KEY.fullmatch(key):
-        raise InvalidParams("The idempotency key must be 16 to 255 of A-Z a-z 0-9 - _ . :")
-    return key
+    return checked_key(header if header is not None else named)
 
 
 def create_task(
@@ -204,27 +200,34 @@ def create_task(
     if not caller.has(Role.CALLER):
         raise PermissionDenied("Only a caller may start a task")
     skill = directory.route(request.message, _skill_hint(request))
+    try:
+        terms = parse_terms(request.metadata)
+    except MalformedTerms as error:
+        raise InvalidParams(str(error)) from error
+    new = New(caller, request.message, skill, key, notify, terms)
     while True:
-        sent = _write_task(engine, caller, request.message, skill, key, notify)
-        view = (
-            _accepted(engine, sent)
-            if isinstance(sent, TaskView)
-            else _accepted_before(engine, caller, sent, request.message)
-        )
+        sent = _write_task(engine, new)
+        view = _accepted(engine, sent) if isinstance(sent, TaskView) else _accepted_before(engine, new, sent)
         if view is not None:
             engine.waker.wake_turn(caller.tenant, view.meta.task_id, 1)
             return view
 
 
-def _write_task(
-    engine: Engine,
-    caller: Principal,
-    message: Message,
-    skill: Skill,
-    key: str | None,
-    notify: InlinePush | None,
-) -> TaskView | SendKey:
+@dataclass(frozen=True, slots=True)
+class New:
+    """A send that is to make a task. `terms`: it was delegated by another."""
+
+    caller: Principal
+    message: Message
+    skill: Skill
+    key: str | None
+    notify: InlinePush | None
+    terms: Terms | None
+
+
+def _write_task(engine: Engine, new: New) -> TaskView | SendKey:
     """The new task, or the note of an earlier send under the same key."""
+    caller, message, skill, key, notify = new.caller, new.message, new.skill, new.key, new.notify
     task_id, context_id, op = new_id(), message.context_id or new_id(), new_id()
     stored = message.model_copy(update={"task_id": task_id, "context_id": context_id})
     for _ in attempts(engine.clock):
@@ -248,6 +251,7 @@ def _write_task(
             push=notify is not None,
             trace=current_trace(),
             send_key=key,
+            **(leased(new.terms, now) if new.terms is not None else {}),
         )
         event = Event(message=stored, status=status(TaskState.SUBMITTED, now), by=caller.id)
         item = event_item(event, op)
@@ -262,6 +266,8 @@ def _write_task(
         if notify is not None:
             config = notify.config(caller, meta)
             writes.append(Put(config.key, config.item()))
+        if meta.lapses_at is not None:
+            writes.append(lapse_row(meta, meta.lapses_at))
         writes.append(Fact(TASK_EVENT, caller.id).about(meta, event).put(caller.tenant, now))
         try:
             engine.table.write(*writes)
@@ -314,17 +320,20 @@ def _take_back(engine: Engine, sent: TaskMeta, why: str, halt: Halt | None) -> T
     raise AssertionError("attempts end by raising")
 
 
-def _accepted_before(engine: Engine, caller: Principal, noted: SendKey, message: Message) -> TaskView | None:
+def _accepted_before(engine: Engine, new: New, noted: SendKey) -> TaskView | None:
     """The task of an earlier send under the same key. None: a halt took it back, so it is to be sent again.
 
-    While halted it is not told, and nothing is taken back: the first send was accepted.
+    While halted it is not told, and nothing is taken back: the first send was accepted. A parent that sends
+    its work again renews its lease.
     """
-    earlier = _same_send(noted, message)
-    view = visible_task(engine, caller, earlier)
+    earlier = _same_send(noted, new.message)
+    view = visible_task(engine, new.caller, earlier)
     moment = look(engine, view.meta)
     moment.refuse()
     if moment.meta is not None and moment.meta.withdrawn:
         return None
+    if new.terms is not None:
+        renew(engine, view.meta, new.terms)
     return view
 
 
@@ -398,6 +407,8 @@ def _note_key(caller: Principal, key: str, task_id: str, message: Message) -> Pu
 
 def _same_send(earlier: SendKey, message: Message) -> str:
     """The task of an earlier send under the same key. Raises `InvalidParams` if it was another message."""
+    if earlier.canceled:
+        raise SendCanceled(metadata={})
     if earlier.digest != _digest(message):
         raise InvalidParams("The idempotency key was used for another message")
     return earlier.task_id

@@ -46,6 +46,8 @@ def stop_turn(engine: Engine, seen: Run, why: str, halt: Halt | None = None) -> 
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
             continue
+        if meta.delegates:
+            engine.waker.wake_children(meta.tenant, meta.task_id)
         return
 
 

@@ -147,4 +147,6 @@ def give_up(engine: Engine, lost: Run) -> None:
             continue
         if again:
             engine.waker.wake_turn(lost.tenant, lost.task_id, moved.turn)
+        if meta.delegates:
+            engine.waker.wake_children(lost.tenant, lost.task_id)
         return

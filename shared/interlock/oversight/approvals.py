@@ -215,7 +215,7 @@ def approved_by(votes: Mapping[str, Vote], digest: str) -> list[str]:
     return sorted(who for who, vote in votes.items() if vote == Vote(APPROVE, digest))
 
 
-def requesters(owner: str, last_author: str | None, editors: Iterable[str] = ()) -> frozenset[str]:
+def requesters(owner: str, last_author: str | None, others: Iterable[str] = ()) -> frozenset[str]:
     """Who may not approve: the task's creator, the author of the last message that was not itself a decision,
-    and whoever edited the action."""
-    return frozenset({owner, *([last_author] if last_author else []), *editors})
+    and others: whoever edited the action, and who may not approve for the task that delegated this one."""
+    return frozenset({owner, *([last_author] if last_author else []), *others})

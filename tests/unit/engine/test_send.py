@@ -42,7 +42,8 @@ from interlock.a2a.models import (
 )
 from interlock.agents import Agent, Turn
 from interlock.engine.records import MAX_EVENT_BYTES, MAX_TASK_BYTES, Checkpoint
-from interlock.engine.send import IDEMPOTENCY_METADATA, send_message
+from interlock.engine.send import send_message
+from interlock.engine.send_key import IDEMPOTENCY_METADATA
 from interlock.oversight.principals import Principal
 
 KEY = "an-idempotency-key"
