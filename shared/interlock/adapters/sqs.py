@@ -49,8 +49,9 @@ class SqsWaker:
     """Implements `Waker`.
 
     Messages are JSON objects: `{"tenant", "task", "turn"}` on the queue of turns and `{"tenant", "task"}` on
-    the outbox, with `"cancel": "children"` for what the task delegated, grouped by tenant so that no tenant's backlog holds up another's; `{"pk", "sk"}` on the queue
-    of timers; `{"chain"}` on the audit queue; `{"scope", "generation", "shard"}` on the queue of stops.
+    the outbox, with `"cancel": "children"` for what the task delegated, both grouped by tenant so that no
+    tenant's backlog holds up another's; `{"pk", "sk"}` on the queue of timers; `{"chain"}` on the audit queue;
+    `{"scope", "generation", "shard"}` on the queue of stops.
     """
 
     def __init__(

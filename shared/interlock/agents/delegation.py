@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from typing import overload
 
 from interlock.engine.delegate import Handed, Settled
 from interlock.engine.run_turn import TurnStopped
@@ -53,6 +54,12 @@ class Delegation:
             self._sending.result()
         if self._lease_seconds is not None:
             self._renewing = asyncio.create_task(self._renew(self._lease_seconds / RENEWALS))
+
+    @overload
+    async def wait(self) -> Settled: ...
+
+    @overload
+    async def wait(self, timeout: float) -> Settled | None: ...
 
     async def wait(self, timeout: float | None = None) -> Settled | None:
         """How it settled; None if it has not within `timeout` seconds. It goes on then."""

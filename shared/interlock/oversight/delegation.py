@@ -1,6 +1,6 @@
 """What travels with work that one agent hands to another ("Stopping what an agent started"; leases).
 
-A claim about the parent can only take something away from the child: who may not approve, how long it may run.
+A claim about the parent can only take something away from the child: who may not approve, how long it runs.
 """
 
 import re
