@@ -32,7 +32,8 @@ _log = logging.getLogger(__name__)
 @dataclass(slots=True)
 class Call:
     """One call. `caller` is None until it is known. `decision` names the prompt that it decides, if it does,
-    and what was decided; `digests` are of what it carries."""
+    and what was decided; `digests` are of what it carries. `held_up` is False for one that is noted like any
+    other, but neither waits for its seal nor is refused without: a halt."""
 
     method: str
     caller: Principal | None = None
@@ -40,6 +41,7 @@ class Call:
     message_id: str | None = None
     decision: Mapping[str, object] | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
+    held_up: bool = True
 
     @property
     def chain(self) -> str:
@@ -70,8 +72,8 @@ def named(text: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """`required`: a call is served only if it can be sealed, else it is refused. Otherwise a call that could
-    not be noted is served, and that is logged and counted."""
+    """`required`: a call is served only if it can be sealed, else it is refused; but for a halt, which
+    nothing holds up. Otherwise a call that could not be noted is served, and that is logged and counted."""
 
     engine: Engine
     required: bool = False
@@ -95,10 +97,10 @@ class Calls:
         """Before anything is done for the caller. Raises `Unavailable` where a seal is required."""
         try:
             self._register(call.chain)
-            if self.required:
+            if self._holds_up(call):
                 self._write(call, [call.fact(CALL_ADMITTED)])
         except StoreError as error:
-            self._lost(error)
+            self._lost(call, error)
 
     def note(self, call: Call, error: A2AError | None = None) -> None:
         """After it. Raises `Unavailable` where a seal is required and was not to be had."""
@@ -115,7 +117,10 @@ class Calls:
             self._register(call.chain)
             self._write(call, facts)
         except StoreError as failed:
-            self._lost(failed)
+            self._lost(call, failed)
+
+    def _holds_up(self, call: Call) -> bool:
+        return self.required and call.held_up
 
     def _register(self, chain: str) -> None:
         """Once in each process, before the first fact of the chain: the sweeper finds them by it."""
@@ -129,7 +134,7 @@ class Calls:
         puts: list[Put] = [fact.put(call.chain, now) for fact in facts]
         writes: list[Write] = [*puts]
         self.engine.table.write(*writes)
-        if self.required:
+        if self._holds_up(call):
             self._await_seal(call.chain, puts[-1])
 
     def _await_seal(self, chain: str, last: Put) -> None:
@@ -142,7 +147,7 @@ class Calls:
             clock.sleep(POLL_SECONDS)
             waited += POLL_SECONDS
 
-    def _lost(self, error: StoreError) -> None:
-        if self.required:
+    def _lost(self, call: Call, error: StoreError) -> None:
+        if self._holds_up(call):
             raise Unavailable("The call could not be written to the audit trail", retry_after=5) from error
         _log.error(LOST_CALL, exc_info=error)

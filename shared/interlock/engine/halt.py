@@ -32,6 +32,7 @@ from interlock.engine.records import (
     stopped_pk,
     walk_key,
 )
+from interlock.engine.seal import registration
 from interlock.engine.stop import stop_turn
 from interlock.oversight.halts import Scope, check_reason, may_halt
 from interlock.oversight.principals import Principal
@@ -87,6 +88,8 @@ def declare_as(engine: Engine, by: str, scope: Scope, reason: str) -> Halt:
             halt = replace(halt, rev=before.rev + 1, resumed_at=before.resumed_at, lift_op=before.lift_op)
         as_read = Equals("rev", before.rev) if before is not None else Missing("v")
         writes: list[Write] = [Put(key, halt.item(), (as_read,)) for key in halt.copies()]
+        # The chain may be nobody's yet: who halts need not be of the tenant, nor come by a door.
+        writes.append(registration(_chain(scope)))
         writes.append(_fact(by, "halt", halt, reason=reason).put(_chain(scope), now))
         try:
             engine.table.write(*writes)

@@ -13,7 +13,7 @@ from itertools import islice
 from interlock.a2a.errors import A2AError, InvalidParams, PermissionDenied
 from interlock.engine.context import Engine
 from interlock.engine.halt import current
-from interlock.engine.ports import LAST, Item, Key, Table
+from interlock.engine.ports import LAST, Item, Key, StoreError, Table
 from interlock.engine.records import SHARDS, Halt, Run, Stopped, halts_pk, instant, run_pk, stopped_pk
 from interlock.oversight.halts import Scope
 from interlock.oversight.principals import Kind, Principal, Role
@@ -54,7 +54,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class HaltReport:
-    """`counts` are of all that the caller may know of; None on pages after the first."""
+    """`counts` are of all that the caller may know of; None on pages after the first, or where they are not
+    known."""
 
     halt: Halt
     counts: dict[Became, int] | None
@@ -88,8 +89,15 @@ def report(
     halt = current(engine.table, scope) if _concerns(caller, scope) else None
     if halt is None or generation not in {None, halt.generation}:
         raise HaltNotFound
-    prefix = "" if _sees_all(caller) else f"{caller.tenant}#"
-    return report_of(engine.table, halt, prefix, cursor)
+    return report_of(engine.table, halt, _rows_of(caller), cursor)
+
+
+def first_report(engine: Engine, caller: Principal, halt: Halt) -> HaltReport:
+    """Of what the caller has just declared. It holds, so that nothing of it can be read is no failure."""
+    try:
+        return report_of(engine.table, halt, _rows_of(caller))
+    except StoreError:
+        return HaltReport(halt, None, (), None)
 
 
 def report_of(table: Table, halt: Halt, prefix: str = "", cursor: str | None = None) -> HaltReport:
@@ -174,6 +182,10 @@ def _check(caller: Principal) -> None:
 
 def _sees_all(caller: Principal) -> bool:
     return caller.has(Role.PLATFORM_OPERATOR)
+
+
+def _rows_of(caller: Principal) -> str:
+    return "" if _sees_all(caller) else f"{caller.tenant}#"
 
 
 def _concerns(caller: Principal, scope: Scope) -> bool:

@@ -199,7 +199,11 @@ def chains(table: Table) -> list[str]:
 
 def register(table: Table, chain: str) -> None:
     """Lets the sweeper know that there is such a chain."""
-    table.write(Put(Key(CHAINS_PK, f"#{chain}"), {"v": SCHEMA_VERSION, "chain": chain}))
+    table.write(registration(chain))
+
+
+def registration(chain: str) -> Put:
+    return Put(Key(CHAINS_PK, f"#{chain}"), {"v": SCHEMA_VERSION, "chain": chain})
 
 
 def wake_for_unsealed(engine: Engine) -> float:
