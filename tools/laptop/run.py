@@ -36,12 +36,15 @@ DEV_JSON = Path(".interlock/dev.json")
 SEAL_KEY = DEV_JSON.with_name("seal.key")
 SIGNING_KEY = DEV_JSON.with_name("signing-key.pem")
 AUDIT_KEY = DEV_JSON.with_name("audit-key.pem")
+PEERS = DEV_JSON.with_name("peers.json")
+"""Whom agents may hand work to: this deployment itself, as `self`."""
 DEPLOYER = DEV_JSON.with_name("deployer.sh")
 """Sets what a command needs that works on this deployment as its deployer."""
 LOOPBACK = "127.0.0.1"
 STACK = "laptop"
 TENANT = "demo"
-TURN_WORKERS = 4
+TURN_WORKERS = (4, 64)
+"""At least, and at most: a turn that waits for what it has delegated takes one."""
 STOP_WORKERS = 2
 OUTBOX_WORKERS = 2
 SHUTDOWN_SECONDS = 1
@@ -104,6 +107,7 @@ def serve(listener: socket.socket, url: str, endpoint: str) -> None:
     except (bootstrap.NoAgent, ValidationError) as error:
         sys.exit(str(error).partition("For further information")[0].strip())
     tokens = create_identities(outputs["IdentitiesTable"])
+    private(PEERS, json.dumps({"self": {"url": url, "authorization": f"Bearer {tokens['agent']}"}}))
     # Before anybody is told that it is ready: a signal that comes within an import can get lost there.
     server = doors()
     with workers(outputs), dev_json(url, tokens), deployer(endpoint):
@@ -112,7 +116,7 @@ def serve(listener: socket.socket, url: str, endpoint: str) -> None:
 
 
 def key_files() -> dict[str, str]:
-    """The settings that name keys: files that only their owner can read, made when they are not there."""
+    """The settings that name files: keys that only their owner can read, made when they are not there."""
     from interlock.adapters.sealing import create_seal_key
     from interlock.adapters.signing import create_signing_key
 
@@ -122,6 +126,7 @@ def key_files() -> dict[str, str]:
     create_signing_key(AUDIT_KEY)
     return {
         "INTERLOCK_SEAL_KEY": f"file:{SEAL_KEY}",
+        "INTERLOCK_PEERS": f"file:{PEERS}",
         "INTERLOCK_SIGNING_KEY": f"file:{SIGNING_KEY}",
         "INTERLOCK_AUDIT_KEY": f"file:{AUDIT_KEY}",
     }
@@ -168,7 +173,7 @@ def workers(outputs: dict[str, str]) -> Iterator[None]:
     import boto3
     from tools.emulator.streams import Mapping, StreamReader
     from tools.laptop.template import event_source
-    from tools.laptop.workers import Context, load_handler, serve_minutes, serve_queue
+    from tools.laptop.workers import Context, Crew, load_handler, serve_minutes, serve_queue
 
     turns, fanout, stops, outbox, audit, timers = (
         load_handler(name, ROOT) for name in ("turns", "fanout", "stops", "outbox", "audit", "timers")
@@ -185,8 +190,7 @@ def workers(outputs: dict[str, str]) -> Iterator[None]:
     def start(work: Callable[..., None], *arguments: Any) -> None:
         threading.Thread(target=work, args=arguments, daemon=True).start()
 
-    for _ in range(TURN_WORKERS):
-        start(serve_queue, sqs, outputs["TurnsQueue"], 1, "turns", turns, stop)
+    Crew(sqs, outputs["TurnsQueue"], "turns", turns, *TURN_WORKERS).serve(stop)
     for _ in range(STOP_WORKERS):
         start(serve_queue, sqs, outputs["StopsQueue"], 1, "stops", stops, stop)
     for _ in range(OUTBOX_WORKERS):
@@ -201,13 +205,18 @@ def workers(outputs: dict[str, str]) -> Iterator[None]:
         stop.set()
 
 
+def private(path: Path, text: str) -> None:
+    """Writes a file that only its owner can read."""
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(text + "\n")
+
+
 @contextmanager
 def dev_json(url: str, tokens: dict[str, str]) -> Iterator[None]:
     """Where the command line finds this deployment; only its owner can read it."""
-    DEV_JSON.parent.mkdir(exist_ok=True)
-    DEV_JSON.unlink(missing_ok=True)
-    DEV_JSON.touch(mode=0o600)
-    DEV_JSON.write_text(json.dumps({"url": url, "tokens": tokens}, indent=2) + "\n")
+    private(DEV_JSON, json.dumps({"url": url, "tokens": tokens}, indent=2))
     try:
         yield
     finally:
@@ -220,9 +229,7 @@ def deployer(endpoint: str) -> Iterator[None]:
     names = ("INTERLOCK_AUDIT_TABLE", "INTERLOCK_AUDIT_KEY", "INTERLOCK_IDENTITIES_TABLE")
     variables = aws_environment(endpoint) | {name: os.environ[name] for name in names}
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()]
-    DEPLOYER.unlink(missing_ok=True)
-    DEPLOYER.touch(mode=0o600)
-    DEPLOYER.write_text("".join(lines))
+    private(DEPLOYER, "".join(lines).rstrip())
     try:
         yield
     finally:

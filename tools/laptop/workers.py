@@ -64,6 +64,52 @@ def serve_queue(
                 logger.exception("%s failed, its messages come back", name)
 
 
+class Crew:
+    """Workers of one queue, one message each, that are more while there is more to do, as those of Lambda."""
+
+    def __init__(
+        self, sqs: "SQSClient", url: str, name: str, handler: Handler, least: int, most: int
+    ) -> None:
+        self._sqs, self._url, self._name, self._handler = sqs, url, name, handler
+        self._least, self._most = least, most
+        self._idle = self._all = 0
+        self._lock = threading.Lock()
+
+    def serve(self, stop: threading.Event) -> None:
+        for _ in range(self._least):
+            self._hire(stop)
+
+    def _hire(self, stop: threading.Event) -> None:
+        self._idle += 1
+        self._all += 1
+        threading.Thread(target=self._work, args=(stop,), name=self._name, daemon=True).start()
+
+    def _work(self, stop: threading.Event) -> None:
+        def handle(event: dict[str, Any], context: Context) -> Any:
+            with self._lock:
+                self._idle -= 1
+                if not self._idle and self._all < self._most:
+                    self._hire(stop)
+            try:
+                return self._handler(event, context)
+            finally:
+                with self._lock:
+                    self._idle += 1
+
+        while not stop.is_set():
+            try:
+                if deliver(self._sqs, self._url, 1, self._name, handle):
+                    continue
+            except Exception:
+                if not stop.is_set():
+                    logger.exception("%s failed, its messages come back", self._name)
+            with self._lock:
+                if self._idle > self._least:
+                    self._idle -= 1
+                    self._all -= 1
+                    return
+
+
 def deliver(
     sqs: "SQSClient",
     url: str,
