@@ -42,9 +42,14 @@ WAKE_DELIVERIES = {"OutboxQueue": SEND}
 WAKE_WALKS = {"StopsQueue": SEND}
 ALLOWED = {
     "A2a": DOOR | WAKE_DELIVERIES | {"SealKey": {"kms:Encrypt", "kms:Decrypt"}},
-    "Operator": DOOR | WAKE_WALKS,
+    "Operator": DOOR | WAKE_WALKS | WAKE_DELIVERIES,
     "Authorizer": {"IdentitiesTable": {"dynamodb:GetItem"}},
-    "Turns": {"CoreTable": READ_CORE | WRITE_CORE, "TurnsQueue": SEND | CONSUME, "TimersQueue": SEND},
+    "Turns": {
+        "CoreTable": READ_CORE | WRITE_CORE,
+        "TurnsQueue": SEND | CONSUME,
+        "TimersQueue": SEND,
+        **WAKE_DELIVERIES,
+    },
     "Fanout": {
         "CoreTable": READ_CORE,
         "CoreTable.StreamArn": READ_STREAM,
@@ -58,9 +63,10 @@ ALLOWED = {
     "Stops": {
         "CoreTable": READ_CORE | WRITE_CORE - {"dynamodb:ConditionCheckItem"},
         "StopsQueue": CONSUME,
+        **WAKE_DELIVERIES,
     },
     "Outbox": {
-        "CoreTable": {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"},
+        "CoreTable": READ_CORE | {"dynamodb:PutItem", "dynamodb:UpdateItem"},
         "OutboxQueue": SEND | CONSUME,
         "OutboxDeadLetters": SEND,
         "TimersQueue": SEND,
@@ -108,7 +114,7 @@ SET_ELSEWHERE = {
 
 
 NO_VALUE = {"Ref": "AWS::NoValue"}
-DEFAULTS = {"IsStreaming": False, "HasPushNotifications": True, "HasCardSigning": False}
+DEFAULTS = {"IsStreaming": False, "HasPushNotifications": True, "HasCardSigning": False, "HasPeers": False}
 
 
 def settled(value: Any, conditions: dict[str, bool]) -> Any:
@@ -212,6 +218,16 @@ class TestLeastPrivilege:
         for action, resource in statements(template["Resources"][f"{name}Role"]["Properties"]):
             allowed.setdefault(resource, set()).add(action)
         assert allowed == ALLOWED[name] | {f"{name}Logs": LOG}
+
+    def test_the_credentials_for_other_agents_are_read_where_they_are_called(self, whole: Template) -> None:
+        template: Template = settled(whole, DEFAULTS | {"HasPeers": True})
+        readers = {
+            name: resource
+            for name, role in of_type(template, "AWS::IAM::Role").items()
+            for action, resource in statements(role)
+            if action == "secretsmanager:GetSecretValue"
+        }
+        assert readers == dict.fromkeys(("TurnsRole", "OutboxRole"), "PeersSecretArn")
 
     def test_these_are_all_functions_and_no_policy_comes_from_elsewhere(self, template: Template) -> None:
         assert sorted(of_type(template, "AWS::Serverless::Function")) == [f"{n}Function" for n in FUNCTIONS]
