@@ -59,9 +59,9 @@ def cloudformation(url: str) -> Any:
 
 
 def create_resources(emulator: Emulator, visibility: int) -> dict[str, str]:
-    """The template's tables and queues under names of their own. `visibility` is both queues', in seconds."""
+    """The template's tables and queues under names of their own. `visibility` is the queues', in seconds."""
     template = data_template()
-    for queue in ("TurnsQueue", "TimersQueue"):
+    for queue in ("TurnsQueue", "TimersQueue", "StopsQueue"):
         properties = template["Resources"][queue]["Properties"]
         template["Resources"][queue] |= {"Properties": properties | {"VisibilityTimeout": visibility}}
     client, name = cloudformation(emulator.url), f"backend-{uuid4().hex}"
@@ -113,9 +113,17 @@ class Backend:
     # Functions
 
     def work(self) -> int:
-        """Runs the functions of both queues until these are empty. Returns how many batches there were."""
+        """Runs the functions of turns and timers until their queues are empty. Returns how many batches there
+        were."""
         done = 0
         while self._deliver("turns", "TurnsQueue", 1) or self._deliver("timers", "TimersQueue", 10):
+            done += 1
+        return done
+
+    def walk(self) -> int:
+        """Runs the function of the stops until their queue is empty. Returns how many messages there were."""
+        done = 0
+        while self._deliver("stops", "StopsQueue", 1):
             done += 1
         return done
 
@@ -252,6 +260,7 @@ def running_backend(
         "INTERLOCK_IDENTITIES_TABLE": outputs["IdentitiesTable"],
         "INTERLOCK_TURNS_QUEUE": outputs["TurnsQueue"],
         "INTERLOCK_TIMERS_QUEUE": outputs["TimersQueue"],
+        "INTERLOCK_STOPS_QUEUE": outputs["StopsQueue"],
         "INTERLOCK_AGENT": "tests.support.workshop:agent",
         "LOG_LEVEL": "CRITICAL",
         "POWERTOOLS_METRICS_DISABLED": "true",
@@ -263,7 +272,7 @@ def running_backend(
             patch.setenv(name, value)
         forget_parts()
         undone.callback(forget_parts)
-        handlers = {name: load_handler(name, ROOT) for name in ("turns", "timers", "fanout")}
+        handlers = {name: load_handler(name, ROOT) for name in ("turns", "timers", "stops", "fanout")}
         yield Backend(emulator, outputs, handlers, notes)
         bootstrap.engine().guard.close()  # type: ignore[attr-defined]
 

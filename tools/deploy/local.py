@@ -75,6 +75,7 @@ def deployed(agent: Path | None = None, **parameters: str) -> Iterator[Stack]:
             "PublicUrl": url,
             "Runtime": interpreter.runtime,
             "Stage": STAGE,
+            "StopsReservedConcurrency": "2",
             **parameters,
         }
         build_and_deploy(endpoint, interpreter, values, agent)

@@ -1,8 +1,9 @@
 """What the emulator's CloudFormation lacks for the template to be deployed as it is.
 
 It hands no parameter values to the SAM transform: `AutoPublishCodeSha256: !Ref CodeDigest` would see the
-default for ever, and no second version of a function would be published. And it refuses alarms on several
-metrics; none of its alarms ever fires, so the first metric stands for them.
+default for ever, and no second version of a function would be published. It refuses alarms on several
+metrics; none of its alarms ever fires, so the first metric stands for them. And a number that a parameter
+gives comes as text, which the poller of all queues trips over where it is a maximum of concurrency.
 """
 
 from contextvars import ContextVar
@@ -17,6 +18,7 @@ _values: ContextVar[dict[str, Any]] = ContextVar("values")
 def install() -> None:
     _hand_over_parameters()
     _accept_alarms_on_several_metrics()
+    _read_concurrency_as_a_number()
 
 
 def _hand_over_parameters() -> None:
@@ -49,3 +51,17 @@ def _accept_alarms_on_several_metrics() -> None:
         return record(name, properties)
 
     provisioners._cw_metric_alarm_record = first_metric
+
+
+def _read_concurrency_as_a_number() -> None:
+    mappings = provisioners._RESOURCE_HANDLERS["AWS::Lambda::EventSourceMapping"]
+    create = mappings["create"]
+
+    def create_mapping(logical_id: str, properties: dict[str, Any], *args: Any) -> Any:
+        scaling = properties.get("ScalingConfig")
+        if scaling:
+            scaling = {name: int(value) for name, value in scaling.items()}
+            properties = {**properties, "ScalingConfig": scaling}
+        return create(logical_id, properties, *args)
+
+    mappings["create"] = create_mapping
