@@ -13,11 +13,13 @@ from tests.support.peers import RealTime, client
 from tests.support.twin import Deployment, message, running
 
 from interlock.a2a.card import AgentCard, AgentInterface
-from interlock.a2a.models import Message, Task, TaskState
+from interlock.a2a.models import JsonObject, Message, Task, TaskState
 from interlock.adapters.peers import HttpPeers
 from interlock.agents import Turn
 from interlock.engine.context import new_id
+from interlock.engine.errors import SendCanceled
 from interlock.engine.peers import PeerAddress, PeerRefused, PeerUnreachable
+from interlock.engine.send_key import IDEMPOTENCY_METADATA
 
 PATIENCE_SECONDS = 20.0
 
@@ -240,6 +242,27 @@ def test_a_cancel_whose_answer_is_lost_is_done(ours: Party) -> None:
     task = ours.task("work")
     ours.server.to_lose = 1
     assert ours.peers.cancel(ours.to, task.id).status.state is TaskState.CANCELED
+
+
+def test_a_send_is_cancelled_by_its_key(ours: Party) -> None:
+    key = new_id()
+    by_key: JsonObject = {IDEMPOTENCY_METADATA: key}
+    task = ours.peers.send(ours.to, message("work"), key=key, metadata={}, seconds=20)
+    assert isinstance(task, Task)
+    canceled = ours.peers.cancel(ours.to, key, metadata=by_key)
+    assert (canceled.id, canceled.status.state) == (task.id, TaskState.CANCELED)
+
+
+def test_a_send_that_comes_after_its_cancel_is_refused(ours: Party, deployment: Deployment) -> None:
+    key = new_id()
+    by_key: JsonObject = {IDEMPOTENCY_METADATA: key}
+    with pytest.raises(PeerRefused) as refused:
+        ours.peers.cancel(ours.to, key, metadata=by_key)
+    assert refused.value.reason == SendCanceled.reason
+    with pytest.raises(PeerRefused) as refused:
+        ours.peers.send(ours.to, message("work"), key=key, metadata={}, seconds=20)
+    assert refused.value.reason == SendCanceled.reason
+    assert deployment.listed().tasks == []
 
 
 def test_the_tenant_goes_along(ours: Party) -> None:

@@ -26,6 +26,8 @@ FRESH_SECONDS = 60.0
 MAX_NAME_LENGTH = 64
 MAX_URL_LENGTH = 2048
 MAX_PEERS = 256
+MAX_FAULTS = 5
+"""Of a document that are logged."""
 
 _CAN_NOT_BE_READ = "the peers can not be read"
 
@@ -37,7 +39,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
 class Peer(BaseModel):
     """One entry of the document. `authorization` is what the header of that name is sent with."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: Annotated[str, Field(max_length=MAX_URL_LENGTH)]
     tenant: Annotated[str, Field(min_length=1, max_length=MAX_ID_LENGTH)] | None = None
@@ -147,10 +149,10 @@ class Directory:
         try:
             return _documents().validate_python(strict_json.loads(self._read()))
         except ValidationError as error:
-            faults = error.errors(include_url=False, include_input=False, include_context=False)
-            _log.error("The peers can not be read: %s", [(fault["loc"], fault["type"]) for fault in faults])
+            # Where it is broken, never what stands there.
+            faults = [(fault["loc"], fault["type"]) for fault in error.errors()[:MAX_FAULTS]]
+            _log.error("The peers can not be read: %s", faults)
         except (A2AError, OSError, ValueError) as error:
-            # Without a traceback: nothing of the document may be in the log.
             _log.error("The peers can not be read: %s", error)
         raise PeerRefused(_CAN_NOT_BE_READ)
 

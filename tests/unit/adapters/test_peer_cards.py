@@ -233,6 +233,21 @@ class TestKept:
             old.card = [say(card(interface(new.url)))]
             assert peers.get(to, "task-1").id == "task-1"
 
+    def test_one_that_is_read_again_is_the_newest(self) -> None:
+        time = Time()
+        peers = client(time)
+        with peer(result(TASK)) as served:
+            first, *others = (PeerAddress(served.url, f"tenant-{n}") for n in range(MAX_KNOWN + 1))
+            peers.get(first, "task-1")
+            for to in others[:-1]:
+                peers.get(to, "task-1")
+            time.at = FRESH_SECONDS
+            peers.get(first, "task-1")
+            peers.get(others[-1], "task-1")
+            reads = served.card_reads
+            peers.get(first, "task-1")
+            assert served.card_reads == reads
+
     def test_only_so_many_are_kept(self) -> None:
         peers = client()
         with peer(result(TASK)) as served:

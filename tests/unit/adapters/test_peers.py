@@ -175,6 +175,24 @@ class TestWhatIsAnswered:
         with pytest.raises(PeerUnreachable, match=r"^the answer is"):
             self.answered(call, result(answer))
 
+    def test_a_cancel_by_the_key_of_a_send_is_of_whatever_task_that_made(self) -> None:
+        def by_key(peers: HttpPeers, to: PeerAddress) -> Task:
+            return peers.cancel(to, KEY, metadata={"a2a-rust.com/idempotency-key": KEY})
+
+        assert self.answered(by_key, result(TASK)).id == "task-1"
+        with pytest.raises(PeerUnreachable, match="usable id"):
+            self.answered(by_key, result({**TASK, "id": ""}))
+
+    def test_a_reason_that_only_the_engine_knows_comes_through(self) -> None:
+        info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "SEND_CANCELED"}
+        with pytest.raises(PeerRefused) as refused:
+            self.answered(CALLS["cancel"], error(-32001, data=[info]))
+        assert (refused.value.code, refused.value.reason) == (-32001, "SEND_CANCELED")
+        with peer(say({"error": {"details": [info]}}, 404), bindings=("HTTP+JSON",)) as served:
+            with pytest.raises(PeerRefused) as refused:
+                client().cancel(PeerAddress(served.url), "task-1")
+            assert refused.value.reason == "SEND_CANCELED"
+
 
 class TestFinding:
     def test_all_pages_are_read(self) -> None:
