@@ -302,7 +302,7 @@ def _take_back(engine: Engine, sent: TaskMeta, why: str, halt: Halt | None) -> T
         meta, run = read_run(engine, first)
         if meta is None:
             raise AssertionError("a task that was written is not there")
-        if run is None or run.turn != 1:
+        if run is None or run.turn != 1 or meta.task_state.terminal:
             if meta.task_state is TaskState.CANCELED:
                 raise Halted(why)
             moved_on = load(engine.table, sent.tenant, sent.task_id)

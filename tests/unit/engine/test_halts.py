@@ -567,6 +567,15 @@ def test_a_send_whose_turn_was_over_before_it_finds_the_halt_was_accepted() -> N
     assert deployment.send().status.state is TaskState.COMPLETED
 
 
+def test_a_send_that_is_withdrawn_while_it_looks_at_its_task_is_refused() -> None:
+    deployment = quiet()
+    halt(deployment)
+    # The row is read, the walk withdraws the task, and then the task is read.
+    deployment.hook(after=once("get_many", lambda: walk_all(deployment)))
+    refused(deployment, deployment.send)
+    assert deployment.run_rows() == {}
+
+
 @pytest.mark.parametrize("loses", ["before", "after"])
 def test_a_send_takes_its_task_back_although_replies_are_lost(loses: str) -> None:
     deployment = quiet()
