@@ -3,6 +3,7 @@
 Each part is made once per process, when it is first asked for, so that a function pays only for what it uses.
 """
 
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -53,8 +54,11 @@ def settings() -> Settings:
 
 @cache
 def agent() -> "Agent":
-    """The agent that the setting names. Raises `NoAgent`; what its own module raises passes through."""
-    from interlock.agents import Agent
+    """The agent that the setting names, and the canary of drills beside it.
+
+    Raises `NoAgent`; what its own module raises passes through.
+    """
+    from interlock.agents import Agent, canary
 
     named = settings().agent
     module, _, attribute = named.partition(":")
@@ -67,7 +71,10 @@ def agent() -> "Agent":
     found = getattr(loaded, attribute, None)
     if not isinstance(found, Agent):
         raise NoAgent(f"INTERLOCK_AGENT={named}: {attribute} of {module} is not an interlock.Agent")
-    return found
+    # A copy: the module's own agent stays as it is.
+    served = replace(found, skills=list(found.skills))
+    served.include(canary.agent)
+    return served
 
 
 @cache

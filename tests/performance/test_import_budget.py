@@ -22,7 +22,7 @@ MOST_MODULES = {
     "a2a": 615,
     "operator": 700,
     "authorizer": 525,
-    "turns": 580,
+    "turns": 615,
     "fanout": 575,
     "timers": 575,
     "outbox": 565,

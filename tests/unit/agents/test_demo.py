@@ -228,4 +228,6 @@ def test_a_hint_goes_before_the_text() -> None:
 def test_anything_else_gets_a_short_help(demo: Deployment) -> None:
     task = demo.send("what can you do?")
     assert task.status.state is TaskState.COMPLETED
-    assert text_of(task) == "Say `release <version>`, `expense <purpose>` or `refund <order> <amount>`."
+    assert text_of(task) == (
+        "Say `release <version>`, `expense <purpose>`, `refund <order> <amount>` or `work <seconds>`."
+    )

@@ -10,6 +10,9 @@ from tests.support.a2a_wire import ask
 
 from interlock import bootstrap
 from interlock.adapters.signing import FileSigner, KmsSigner, create_signing_key
+from interlock.agents.demo import agent as demo
+from interlock.doors.agents import agent_card
+from interlock.engine.canary import CANARY
 from interlock.settings import Settings
 
 CARD = "/.well-known/agent-card.json"
@@ -86,3 +89,16 @@ def test_an_agent_that_is_not_there_is_named(configure: Callable[..., None], nam
     configure(AGENT=named)
     with pytest.raises(bootstrap.NoAgent, match=f"^INTERLOCK_AGENT={named}: {why}$"):
         bootstrap.agent.__wrapped__()
+
+
+def test_the_canary_of_drills_is_beside_the_agent_and_on_no_public_card(
+    configure: Callable[..., None],
+) -> None:
+    configure(AGENT="interlock.agents.demo:agent")
+    served = bootstrap.agent.__wrapped__()
+    assert served.declared(CANARY.agent, CANARY.id) is not None
+    assert (served.name, served.skills[:-1]) == (demo.name, demo.skills)
+    assert demo.declared(CANARY.agent, CANARY.id) is None
+    listed = {skill.id for skill in agent_card(served).skills}
+    assert "release" in listed
+    assert CANARY.id not in listed

@@ -1,12 +1,21 @@
-"""The demo deployment: three agents behind one endpoint."""
+"""The demo deployment: several agents behind one endpoint."""
 
 from interlock.agents import Agent, Turn
-from interlock.agents.demo import billing, conformance, expense_clerk, release_desk
+from interlock.agents.demo import billing, conformance, delegating, expense_clerk, release_desk, worker
 
 agent = Agent("interlock-demo", "A release desk and an expense clerk that ask people before they act.")
-agent.include(release_desk.agent, expense_clerk.agent, billing.agent, conformance.agent)
+agent.include(
+    release_desk.agent,
+    expense_clerk.agent,
+    billing.agent,
+    worker.agent,
+    delegating.agent,
+    conformance.agent,
+)
 
 
 @agent.skill("help", "Says what this deployment can be asked", examples=["help"])
 async def help_(turn: Turn) -> None:
-    await turn.complete("Say `release <version>`, `expense <purpose>` or `refund <order> <amount>`.")
+    await turn.complete(
+        "Say `release <version>`, `expense <purpose>`, `refund <order> <amount>` or `work <seconds>`."
+    )

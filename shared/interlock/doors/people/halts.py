@@ -139,9 +139,7 @@ def router(door: Door) -> APIRouter:
         return _report(first_report(engine, who, declared))
 
     @routes.post("/halts/resume", openapi_extra=described(ResumeBody))
-    def resume_halted(
-        who: Caller, body: Annotated[ResumeBody, Depends(door.body(ResumeBody))]
-    ) -> LiftedBody:
+    def resume_halted(who: Caller, body: Annotated[ResumeBody, Depends(door.body(ResumeBody))]) -> LiftedBody:
         """Lifts the halt of exactly this scope, once what it found running was stopped."""
         with store_errors():
             lifted = lift(engine, who, _scope(body.scope, who), body.generation)
