@@ -107,6 +107,10 @@ class TaskMeta(Record):
     """Whether the open prompt is an approval request."""
     required: int = 1
     """How many approvals that takes."""
+    asked: int = 0
+    """How many checkpoints it has had."""
+    mode: str = "autonomous"
+    """How much human is in the loop (hitl-mode-v1), as it was when the task was made."""
     last_author: str | None = None
     """The author of the last message that was not itself a decision."""
     editors: str = ""
@@ -163,7 +167,8 @@ class Event(Wire):
 
     `by` is who was authenticated for it; `answers` is the prompt that `message` was admitted for; `resumed`
     marks a turn that was queued without a message; `approval` is how an approval request ended, as
-    `{requestId, decision, digest, action, approvers, decidedBy, comment?, edited?}`.
+    `{requestId, decision, digest, action, approvers, decidedBy, comment?, edited?}`. `dispatch`: what
+    `message` decides is whether the task may start, which the agent's code is not told as a message.
     """
 
     message: Message | None = None
@@ -174,6 +179,7 @@ class Event(Wire):
     by: str | None = None
     answers: str | None = None
     resumed: bool | None = None
+    dispatch: bool | None = None
     approval: JsonObject | None = None
 
 
@@ -264,7 +270,11 @@ class Checkpoint(Record):
     requested_by: str
     envelope: str
     asked_at: str
+    number: int = 1
+    """Of its task, counted from 1."""
     kind: str = "prompt"
+    dispatch: bool = False
+    """Whether it asks if the task may start at all."""
     approval: str | None = None
     status: str = "open"
     rev: int = 1

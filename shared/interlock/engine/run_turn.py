@@ -4,11 +4,10 @@ Whatever the run records is written on condition that its claim still holds, so 
 that was given up for lost, records nothing more.
 """
 
-import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -19,15 +18,15 @@ from interlock.engine.context import (
     Engine,
     agent_message,
     attempts,
-    barred,
     landed,
     move,
     new_id,
     new_run,
     status,
 )
-from interlock.engine.facts import PROMPT_OPENED, RUN_STARTED, RUN_WROTE_LATE, Fact, text_digest
+from interlock.engine.facts import RUN_STARTED, RUN_WROTE_LATE, Fact
 from interlock.engine.halts import first_on, halt_keys, halted_in, look, unless_halted
+from interlock.engine.opening import Opening, asking_approval
 from interlock.engine.ports import (
     ConditionFailed,
     Delete,
@@ -38,25 +37,20 @@ from interlock.engine.ports import (
     Put,
     StoreError,
     Update,
-    Write,
 )
 from interlock.engine.records import (
     MAX_EVENTS,
-    Checkpoint,
     Delegation,
-    Due,
     Event,
     EventTooLarge,
     Run,
     TaskMeta,
-    inbox_view,
     instant,
 )
 from interlock.engine.stop import back_out, finish_stop, stop_turn
 from interlock.engine.view import load
-from interlock.oversight import approvals, hitl_prompt
-from interlock.oversight.approvals import Asked, Gate
-from interlock.oversight.canonical_json import canonical
+from interlock.oversight import hitl_prompt
+from interlock.oversight.approvals import Gate
 from interlock.oversight.schema_gate import SchemaRefused
 
 logger = logging.getLogger(__name__)
@@ -206,34 +200,6 @@ class AdmittedApproval:
     edited: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
-    """A checkpoint that is to be opened: a prompt, or with `approval` a request for one."""
-
-    envelope: hitl_prompt.Envelope
-    approval: Asked | None = None
-
-    def changes(self) -> dict[str, Any]:
-        """Of META."""
-        if self.approval is None:
-            return {"ask": self.envelope.prompt_id}
-        return {
-            "ask": self.envelope.prompt_id,
-            "approval": True,
-            "required": self.approval.gate.quorum,
-        }
-
-    def fact(self, meta: TaskMeta) -> Fact:
-        envelope, asked = self.envelope, self.approval
-        schema = text_digest(json.dumps(envelope.response_schema, sort_keys=True, separators=(",", ":")))
-        digests = {"prompt": text_digest(envelope.prompt), "schema": schema}
-        detail: dict[str, Any] = {"prompt": envelope.prompt_id, "requestedBy": meta.owner}
-        if asked is not None:
-            digests["action"] = asked.digest
-            detail |= {"required": asked.gate.quorum, "requestedBy": meta.last_author or meta.owner}
-        return Fact(PROMPT_OPENED, f"agent:{meta.agent}", digests, detail)
-
-
 class TurnRun:
     """What a claimed turn may do, each a conditional write. Raises `TurnStopped` once the claim is gone."""
 
@@ -250,7 +216,7 @@ class TurnRun:
 
     @property
     def message(self) -> Message:
-        return next(event.message for event in reversed(self.events) if event.message is not None)
+        return next(event.message for event in reversed(self._inputs) if event.message is not None)
 
     @property
     def answers(self) -> list[AdmittedAnswer]:
@@ -270,7 +236,11 @@ class TurnRun:
     @property
     def _cause(self) -> Event:
         """What this turn was queued for, in the first place if it is run again."""
-        return next(event for event in reversed(self.events) if event.message is not None or event.resumed)
+        return next(event for event in reversed(self._inputs) if event.message is not None or event.resumed)
+
+    @property
+    def _inputs(self) -> list[Event]:
+        return [event for event in self.events if not event.dispatch]
 
     @property
     def approval(self) -> AdmittedApproval | None:
@@ -340,54 +310,27 @@ class TurnRun:
         run acts on is excluded here, by who they were authenticated as. Raises `Refused`; then nothing is
         stored.
         """
-        meta, now = self.meta, self.engine.clock.now()
+        now = self.engine.clock.now()
         try:
-            if not summary.strip() or len(summary) > approvals.MAX_SUMMARY:
-                raise Refused(f"summary must be text of 1 to {approvals.MAX_SUMMARY} characters")
-            canonical(summary)
-            asked_of = hitl_prompt.Responders.parse(allowed_responders or (hitl_prompt.ANY,))
-            if asked_of.named:
-                raise Refused("who may approve says the gate: allowed_responders may name nobody")
-            chosen = gate.at_least(quorum).at_least(asked_of.needed)
-            chosen.check(isolated=meta.isolated)
-            asked = Asked(
-                action=action,
-                summary=summary,
-                digest=approvals.digest_of(action),
-                gate=chosen,
-                requesters=barred(meta),
-            )
-            envelope = hitl_prompt.validate_emission(
-                prompt=question or summary,
-                response_schema=dict(approvals.RESPONSE_SCHEMA),
+            opening = asking_approval(
+                self.meta,
+                action,
+                summary,
+                question,
+                gate=gate.at_least(quorum),
+                now=now,
                 deadline=now + deadline if isinstance(deadline, timedelta) else deadline,
                 allowed_responders=allowed_responders,
-                now=now,
             )
         except ValueError as error:
             raise Refused(str(error)) from error
         except OverflowError as error:
             raise Refused(BEYOND_TIME) from error
-        if chosen.quorum > 1:
-            envelope = replace(envelope, allowed_responders=(f"consensus:{chosen.quorum}",))
-        self._open(Opening(envelope, asked))
-        return envelope.prompt_id
+        self._open(opening)
+        return opening.envelope.prompt_id
 
-    def _open(self, opening: "Opening") -> None:
-        self._record(lambda now: self._asking(opening, now), ends=True, opening=opening)
-
-    def _asking(self, opening: "Opening", now: datetime) -> Event:
-        envelope, asked = opening.envelope, opening.approval
-        message = agent_message(self.meta, envelope.prompt)
-        message.metadata = {hitl_prompt.URI: envelope.to_wire()}
-        message.extensions = [hitl_prompt.URI]
-        if asked is not None:
-            request = approvals.Request(
-                envelope.prompt_id, asked.summary, asked.digest, self.meta.last_author or self.meta.owner
-            )
-            message.metadata[approvals.KEY] = request.to_wire()
-            message.extensions.append(approvals.URI)
-        return Event(status=status(TaskState.INPUT_REQUIRED, now, message))
+    def _open(self, opening: Opening) -> None:
+        self._record(lambda now: opening.event(self.meta, now), ends=True, opening=opening)
 
     def _status(self, state: TaskState, text: str | None) -> "Build":
         def build(now: datetime) -> Event:
@@ -395,7 +338,7 @@ class TurnRun:
 
         return build
 
-    def _record(self, build: "Build", *, ends: bool = False, opening: "Opening | None" = None) -> None:
+    def _record(self, build: "Build", *, ends: bool = False, opening: Opening | None = None) -> None:
         op, engine = new_id(), self.engine
         with self._lock:
             if self.ended:
@@ -408,7 +351,7 @@ class TurnRun:
                 now, meta = engine.clock.now(), self.meta
                 try:
                     event = build(now)
-                    changes = opening.changes() if opening is not None else None
+                    changes = opening.changes(meta) if opening is not None else None
                     fact = opening.fact(meta) if opening is not None else None
                     moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
                 except EventTooLarge as error:
@@ -416,7 +359,7 @@ class TurnRun:
                 if ends:
                     writes.append(Delete(meta.run_key))
                 if opening is not None:
-                    writes.extend(self._opening(opening, now))
+                    writes.extend(opening.writes(meta, now))
                 try:
                     engine.table.write(*writes)
                 except (ConditionFailed, OutcomeUnknown):
@@ -427,9 +370,9 @@ class TurnRun:
                 self.events.append(event)
                 break
         if opening is not None and opening.envelope.deadline is not None:
-            checkpoint = self._checkpoint(opening, now)
-            if checkpoint.due_key is not None:
-                engine.waker.wake_timer(checkpoint.due_key, opening.envelope.deadline)
+            due = opening.checkpoint(self.meta, now).due_key
+            if due is not None:
+                engine.waker.wake_timer(due, opening.envelope.deadline)
 
     def note_delegation(self, delegation: Delegation) -> None:
         """Before its work is sent, and not while halted: whoever stops this run afterwards finds it."""
@@ -522,43 +465,10 @@ class TurnRun:
         except (ConditionFailed, OutcomeUnknown):
             logger.info("lease not renewed", extra={"task_id": self.meta.task_id, "turn": self.turn})
 
-    def _checkpoint(self, opening: "Opening", now: datetime) -> Checkpoint:
-        meta, envelope, asked = self.meta, opening.envelope, opening.approval
-        deadline = instant(envelope.deadline) if envelope.deadline is not None else None
-        return Checkpoint(
-            tenant=meta.tenant,
-            task_id=meta.task_id,
-            ask_id=envelope.prompt_id,
-            agent=meta.agent,
-            skill=meta.skill,
-            requested_by=meta.owner,
-            kind=Checkpoint.APPROVAL if asked is not None else Checkpoint.PROMPT,
-            approval=asked.to_json() if asked is not None else None,
-            envelope=json.dumps(envelope.to_wire(), ensure_ascii=False, separators=(",", ":")),
-            asked_at=instant(now),
-            deadline=deadline,
-            # Nobody else sees an isolated task, so it is in nobody's inbox.
-            view=None if meta.isolated else inbox_view(meta.tenant),
-            view_at=f"{deadline or NO_DEADLINE}#{envelope.prompt_id}",
-        )
-
-    def _opening(self, opening: "Opening", now: datetime) -> list[Write]:
-        """The checkpoint and its timer, in the transaction that makes the task wait."""
-        checkpoint = self._checkpoint(opening, now)
-        writes: list[Write] = [Put(checkpoint.key, checkpoint.item(), (Missing("v"),))]
-        if checkpoint.due_key is not None and checkpoint.deadline is not None:
-            due = Due(
-                "deadline", checkpoint.tenant, checkpoint.task_id, checkpoint.ask_id, checkpoint.deadline
-            )
-            writes.append(Put(checkpoint.due_key, due.item()))
-        return writes
-
 
 Build = Callable[[datetime], Event]
 STOPPED = "the turn was stopped before it started"
 BEYOND_TIME = "deadline must be before the year 10000"
-NO_DEADLINE = "9999"
-"""Sorts behind every deadline in the inbox."""
 
 
 def _admitted(event: Event) -> AdmittedAnswer:
