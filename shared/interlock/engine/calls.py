@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from interlock.a2a.errors import A2AError, InternalError, Unavailable
@@ -27,6 +28,10 @@ LOST_CALL = "a call is missing in the audit trail"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
 _log = logging.getLogger(__name__)
+
+
+class NotSealed(Unavailable):
+    """A seal is required, and was not to be had."""
 
 
 @dataclass(slots=True)
@@ -94,7 +99,7 @@ class Calls:
         self.note(call)
 
     def admit(self, call: Call) -> None:
-        """Before anything is done for the caller. Raises `Unavailable` where a seal is required."""
+        """Before anything is done for the caller. Raises `NotSealed`."""
         try:
             self._register(call.chain)
             if self._holds_up(call):
@@ -103,7 +108,7 @@ class Calls:
             self._lost(call, error)
 
     def note(self, call: Call, error: A2AError | None = None) -> None:
-        """After it. Raises `Unavailable` where a seal is required and was not to be had."""
+        """After it. Raises `NotSealed`."""
         outcome = {"status": "ok"} if error is None else {"status": "error", "error": error.reason}
         facts = [call.fact(CALL, {"outcome": outcome})]
         if error is not None and call.decision is not None:
@@ -115,7 +120,8 @@ class Calls:
             facts.append(call.fact(PROMPT_REFUSED, {"outcome": outcome}, detail))
         try:
             self._register(call.chain)
-            self._write(call, facts)
+            # Who was told after one wait that there is no seal does not wait for another.
+            self._write(call, facts, awaiting=not isinstance(error, NotSealed))
         except StoreError as failed:
             self._lost(call, failed)
 
@@ -128,26 +134,25 @@ class Calls:
             register(self.engine.table, chain)
             self.registered.add(chain)
 
-    def _write(self, call: Call, facts: list[Fact]) -> None:
+    def _write(self, call: Call, facts: list[Fact], *, awaiting: bool = True) -> None:
         """Tried once: a fact that was written twice would be sealed twice."""
         now = self.engine.clock.now()
         puts: list[Put] = [fact.put(call.chain, now) for fact in facts]
         writes: list[Write] = [*puts]
         self.engine.table.write(*writes)
-        if self._holds_up(call):
+        if self._holds_up(call) and awaiting:
             self._await_seal(call.chain, puts[-1])
 
     def _await_seal(self, chain: str, last: Put) -> None:
         clock = self.engine.clock
+        until = clock.now() + timedelta(seconds=self.seal_seconds)
         self.engine.waker.wake_seal(chain)
-        waited = 0.0
         while self.engine.table.get(last.key) is not None:
-            if waited >= self.seal_seconds:
-                raise Unavailable("The call could not be sealed into the audit trail", retry_after=5)
+            if clock.now() >= until:
+                raise NotSealed("The call could not be sealed into the audit trail", retry_after=5)
             clock.sleep(POLL_SECONDS)
-            waited += POLL_SECONDS
 
     def _lost(self, call: Call, error: StoreError) -> None:
         if self._holds_up(call):
-            raise Unavailable("The call could not be written to the audit trail", retry_after=5) from error
+            raise NotSealed("The call could not be written to the audit trail", retry_after=5) from error
         _log.error(LOST_CALL, exc_info=error)

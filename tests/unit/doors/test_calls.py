@@ -11,7 +11,7 @@ from tests.support.calls import call
 from tests.support.twin import START, Deployment, asking, nothing, running
 
 from interlock.adapters.clock import SystemClock
-from interlock.engine.calls import LOST_CALL, Calls
+from interlock.engine.calls import LOST_CALL, SEAL_SECONDS, Calls
 from interlock.engine.facts import fact_pk
 from interlock.engine.ports import OutcomeUnknown
 from interlock.engine.seal import Sealer, chains, head, seal
@@ -238,9 +238,19 @@ class TestRequired:
         outcome = client.call("SendMessage", message())
         assert outcome.error is not None
         assert outcome.error["message"] == "The call could not be sealed into the audit trail"
-        assert (deployment.clock.now() - START).total_seconds() < 30
+        assert SEAL_SECONDS <= (deployment.clock.now() - START).total_seconds() < SEAL_SECONDS + 1
         assert not deployment.run_rows()
         assert not [key for key in deployment.rows() if key.pk.startswith("T#")]
+
+    def test_a_store_that_is_slow_makes_it_wait_no_longer(self) -> None:
+        deployment, client = self.place()
+
+        def slow(operation: str, arguments: tuple[Any, ...]) -> None:
+            deployment.clock.advance(1)
+
+        deployment.hook(before=slow)
+        assert client.call("SendMessage", message()).error is not None
+        assert (deployment.clock.now() - START).total_seconds() < SEAL_SECONDS + 10
 
     def test_a_call_that_can_not_be_written_is_refused_before_it_does_anything(self) -> None:
         deployment, client = self.place()
