@@ -30,11 +30,11 @@ from tools.deploy.local import Stack
 from interlock.a2a.models import TaskState
 from interlock.engine.records import Checkpoint, TaskMeta, parse_instant
 
-VOTES, ROUNDS = (50, 200) if FULL else (20, 2)
+VOTES, ROUNDS = (50, 200) if FULL else (15, 2)
 EXIT_ROUNDS = 10 if FULL else 1
 SEALED_SECONDS = 150.0
 """In which the sweeper has passed by twice, should a wake be lost."""
-WITHIN_SECONDS = 5
+WITHIN_SECONDS = 4
 """A deadline that leaves two people time to vote on a busy machine."""
 
 Connections = Mapping[str, httpx.Client]

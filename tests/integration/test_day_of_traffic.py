@@ -64,7 +64,7 @@ agent.include(demo)
 
 @dataclass
 class Traffic:
-    """Everything that may be called, by everybody who may call and by some who may not, a minute apart."""
+    """Everything that may be called, by everybody who may call and by some who may not, every 80 seconds."""
 
     deployment: Deployment
     calls: Counter[str] = field(default_factory=Counter)
@@ -75,9 +75,9 @@ class Traffic:
         self.doors = [Client(self.deployment.agents_door(), binding) for binding in BINDINGS]
         self.people: ASGIApp = self.deployment.people_door()
 
-    def _minute(self, who: str) -> Client:
-        """The door of this minute: they take turns."""
-        self.deployment.clock.advance(60)
+    def _door(self, who: str) -> Client:
+        """They take turns."""
+        self.deployment.clock.advance(80)
         self.calls[{"spy": OTHER, "stranger": ""}.get(who, TENANT)] += 1
         return self.doors[self.calls.total() % len(self.doors)]
 
@@ -85,14 +85,14 @@ class Traffic:
         """The id of the task."""
         said = message(text, **more)
         sent = {"message": json.loads(said.wire_json())}
-        outcome = self._minute(who).call("SendMessage", sent, who=who)
+        outcome = self._door(who).call("SendMessage", sent, who=who)
         return str(outcome.task["id"]) if outcome.error is None else ""
 
     def get(self, task_id: str, who: str = "agent") -> None:
-        self._minute(who).call("GetTask", {"id": task_id}, who=who)
+        self._door(who).call("GetTask", {"id": task_id}, who=who)
 
     def cancel(self, task_id: str) -> None:
-        self._minute("agent").call("CancelTask", {"id": task_id})
+        self._door("agent").call("CancelTask", {"id": task_id})
 
     def answer(self, task_id: str, payload: Mapping[str, Any], who: str = "ann") -> None:
         said = {"prompt_id": self.deployment.open_prompt(task_id), "payload": payload}
@@ -108,15 +108,15 @@ class Traffic:
             wire = {"requestId": request, **wire}
             self.send("decided", who, task_id=task_id, metadata={approvals.KEY: wire})
         else:
-            self._minute(who)
+            self._door(who)
             path = f"/people/tasks/{task_id}/checkpoints/{request}/decide"
             call(self.people, "POST", path, who=who, body=wire)
 
     def inbox(self, who: str) -> None:
-        self._minute(who)
+        self._door(who)
         call(self.people, "GET", "/people/checkpoints", who=who)
 
-    def hour(self, number: int) -> None:
+    def round(self, number: int) -> None:
         release_ = self.send(f"release 1.0.{number}")
         self.answer(release_, {"approved": SECRET})
         self.answer(release_, {"approved": True, "comment": SECRET})
@@ -162,7 +162,7 @@ class Day:
 
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
-    """Sealed each hour."""
+    """Sealed after each round."""
     key = tmp_path_factory.mktemp("key") / "audit-key.pem"
     signer = new_signer(key.parent, key.name)
     deployment = Deployment(agent)
@@ -170,7 +170,7 @@ def day(tmp_path_factory: pytest.TempPathFactory) -> Day:
     found = number = 0
     while deployment.clock.now() < START + DAY:
         number += 1
-        traffic.hour(number)
+        traffic.round(number)
         found += len(list(rows(deployment.table, fact_pk(TENANT))))
         for chain in (TENANT, OTHER, ""):
             seal(sealer, chain)

@@ -54,7 +54,7 @@ def insist(send: Callable[[], httpx.Response]) -> httpx.Response:
     for _ in range(TRIES):
         with suppress(httpx.TransportError):
             reply = send()
-            if UNAVAILABLE not in reply.text:
+            if UNAVAILABLE not in reply.text and not reply.is_server_error:
                 return reply
     raise AssertionError("never answered")
 
