@@ -81,7 +81,7 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
         votes: Votes = json.loads(ask.votes) if ask is not None else {}
         if ask is not None and _won(ask, votes, answer, mine):
             return Admitted.ACCEPTED, view
-        if refused is not None:
+        if refused is not None and votes.get(answer.by.id) != mine:
             raise refused
         with halted_comes_first(engine, meta):
             if ask is None:

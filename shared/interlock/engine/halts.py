@@ -88,6 +88,8 @@ def halted_comes_first(engine: Engine, meta: TaskMeta) -> Iterator[None]:
     """While halted, whatever else is wrong with a decision is not told."""
     try:
         yield
+    except Halted:
+        raise
     except A2AError as error:
         moment = look(engine, meta)
         if moment.why is not None:

@@ -309,9 +309,12 @@ def _take_back(engine: Engine, sent: TaskMeta, why: str, halt: Halt | None) -> T
             if moved_on is None:
                 raise AssertionError("a task that was there is not there")
             return moved_on
-        if run.phase != Run.NEW:
-            stop_turn(engine, run, why, halt)
+        if run.phase == Run.STOPPING:
             raise Halted(why)
+        if run.phase == Run.CLAIMED:
+            # And looked at again: it may have come to its own end before the stop.
+            stop_turn(engine, run, why, halt)
+            continue
         try:
             engine.table.write(*withdrawal(meta, run, why, engine.clock.now(), op))
         except (ConditionFailed, OutcomeUnknown):

@@ -10,7 +10,7 @@ from interlock.a2a.models import TaskState
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, queue_turn, status
 from interlock.engine.due import handle_due
 from interlock.engine.halt import wake_walks
-from interlock.engine.halts import halt_of, standing_halts
+from interlock.engine.halts import halt_of, halted_in, standing_halts, unless_halted
 from interlock.engine.ports import LAST, ConditionFailed, Delete, Equals, Item, Key, OutcomeUnknown, Table
 from interlock.engine.records import (
     SHARDS,
@@ -136,11 +136,15 @@ def give_up(engine: Engine, lost: Run) -> None:
         if again:
             queued = queue_turn(moved, now, lost.attempt + 1)
             writes.append(replace(queued, conditions=silent))
+            # A halt that came meanwhile stops the turn that was lost, and would miss this one.
+            writes.extend(unless_halted(meta))
         else:
             writes.append(Delete(lost.key, silent))
         try:
             engine.table.write(*writes)
-        except (ConditionFailed, OutcomeUnknown):
+        except (ConditionFailed, OutcomeUnknown) as error:
+            if isinstance(error, ConditionFailed) and halted_in(error, writes) is not None:
+                return
             run_item = engine.table.get(lost.key)
             if run_item is None or Run.read(run_item) != lost:
                 return
