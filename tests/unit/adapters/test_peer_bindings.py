@@ -134,6 +134,18 @@ class TestCertain:
                 RPC.result(answer(enveloped(error={"code": -32001, "message": "x", **data})))
             assert (refused.value.code, refused.value.reason) == (-32001, "TASK_NOT_FOUND")
 
+    def test_a_reason_beside_members_of_an_extension_is_read(self) -> None:
+        error = PermissionDenied(extension_data={"more": 1})
+        with pytest.raises(PeerRefused) as refused:
+            RPC.result(answer(rpc_error(1, error).encode()))
+        assert (refused.value.code, refused.value.reason) == (-32600, "PERMISSION_DENIED")
+
+    @pytest.mark.parametrize("code", [True, "-32001", None, -32001.5, [-32001]])
+    def test_a_code_that_is_none_is_not_told(self, code: object) -> None:
+        with pytest.raises(PeerRefused) as refused:
+            RPC.result(answer(enveloped(error={"code": code}), 400))
+        assert refused.value.code is None
+
     def test_codes_that_the_protocol_has_not_given_out_refuse_too(self) -> None:
         info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "NEW_ONE"}
         with pytest.raises(PeerRefused, match="error -32050") as refused:
