@@ -2,34 +2,25 @@
 
 import json
 import sys
-import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Annotated, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated
 from urllib.parse import quote
 
-import httpx
 import typer
-from pydantic import JsonValue, ValidationError
+from pydantic import JsonValue
 
 from interlock.a2a.models import JsonObject, Wire
+from interlock.cli.door import Door, calling
 from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json, print_table
 from interlock.cli.payload import fields, payload_of
-from interlock.cli.target import Identity, Target, Token, Url, target
+from interlock.cli.target import Identity, Token, Url, target
 from interlock.oversight.approvals import APPROVE, DENY
 from interlock.oversight.canonical_json import NotCanonical, digest
 
-TIMEOUT_SECONDS = 30.0
-"""API Gateway ends a request after 29."""
-TRIES = 4
-BACK_OFF_SECONDS = 0.25
-RETRIED = frozenset({502, 503, 504})
-"""The answer may or may not have been recorded (502, 504), or was not (503)."""
 SHORTEST_REFERENCE = 4
 MAX_PAGES = 100
-
-_Model = TypeVar("_Model", bound=Wire)
+LOST = "The answer may be recorded or not. Give it again: it is recorded once."
 
 
 class Approval(Wire):
@@ -81,7 +72,8 @@ def inbox(url: Url = None, token: Token = None, identity: Identity = None, as_js
 
     Answer by reference with `interlock answer`, or decide with `interlock approve` and `interlock deny`.
     """
-    with failures(as_json), _people(target(url, token, identity)) as people:
+    with failures(as_json), calling(target(url, token, identity)) as door:
+        people = People(door)
         found = people.open_checkpoints()
         short = references([checkpoint.checkpoint_id for checkpoint in found])
         if as_json:
@@ -122,7 +114,8 @@ def answer(
     with failures(as_json):
         if (payload is None) == (not settings):
             raise Failure("Say the answer with --set NAME=VALUE, or with --payload JSON.", Exit.USAGE)
-        with _people(target(url, token, identity)) as people:
+        with calling(target(url, token, identity)) as door:
+            people = People(door)
             checkpoint = people.find(reference)
             if checkpoint.approval is not None:
                 said = "This asks for an approval: decide with `interlock approve` or `interlock deny`."
@@ -149,7 +142,8 @@ def approve(
     as_json: AsJson = False,
 ) -> None:
     """Approve exactly the action that this shows. The same again is recorded once."""
-    with failures(as_json), _people(target(url, token, identity)) as people:
+    with failures(as_json), calling(target(url, token, identity)) as door:
+        people = People(door)
         _decide(people, reference, APPROVE, comment, sure=yes, as_json=as_json)
 
 
@@ -163,7 +157,8 @@ def deny(
     as_json: AsJson = False,
 ) -> None:
     """Deny the action that this shows. One denial settles it, whoever approved before."""
-    with failures(as_json), _people(target(url, token, identity)) as people:
+    with failures(as_json), calling(target(url, token, identity)) as door:
+        people = People(door)
         _decide(people, reference, DENY, comment, sure=yes, as_json=as_json)
 
 
@@ -271,31 +266,18 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-@contextmanager
-def _people(at: Target) -> Iterator["People"]:
-    try:
-        with httpx.Client(headers={"Authorization": f"Bearer {at.token}"}, timeout=TIMEOUT_SECONDS) as client:
-            yield People(client, at.url)
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeEncodeError) as error:
-        raise Failure(f"{at.url} or the token is not valid.", Exit.USAGE) from error
-    except httpx.TransportError as error:
-        raise Failure(f"{at.url} can not be reached: {error}", Exit.UNREACHABLE) from error
-
-
 class People:
-    """The people's door. Raises `Failure` for what it refuses."""
+    """What waits for a person, at the people's door."""
 
-    def __init__(self, client: httpx.Client, url: str) -> None:
-        self._client = client
-        self._url = f"{url}/people"
+    def __init__(self, door: Door) -> None:
+        self._door = door
 
     def open_checkpoints(self) -> list[Checkpoint]:
         found: list[Checkpoint] = []
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             query = {} if cursor is None else {"cursor": cursor}
-            reply = self._client.get(f"{self._url}/checkpoints", params=query)
-            page = _read(CheckpointPage, reply)
+            page = self._door.get(CheckpointPage, "checkpoints", query)
             found += page.checkpoints
             cursor = page.cursor
             if cursor is None:
@@ -306,7 +288,7 @@ class People:
         """By `TASK/CHECKPOINT`, or by a prefix of the id of exactly one open checkpoint."""
         task_id, slash, checkpoint_id = reference.partition("/")
         if slash:
-            return _read(Checkpoint, self._client.get(self._address(task_id, checkpoint_id)))
+            return self._door.get(Checkpoint, _path(task_id, checkpoint_id))
         matching = [c for c in self.open_checkpoints() if c.checkpoint_id.startswith(reference)]
         if not matching:
             raise Failure(f"No open checkpoint begins with {reference}.")
@@ -334,60 +316,9 @@ class People:
         return self._tell(checkpoint, "decide", json.dumps(said), {})
 
     def _tell(self, checkpoint: Checkpoint, what: str, content: str, headers: Mapping[str, str]) -> str:
-        """Again if the reply is lost: only what can be said twice is said so."""
-        headers = {"Content-Type": "application/json", **headers}
-        address = f"{self._address(checkpoint.task_id, checkpoint.checkpoint_id)}/{what}"
-        for attempt in range(1, TRIES + 1):
-            try:
-                reply = self._client.post(address, content=content, headers=headers)
-            except httpx.TransportError as error:
-                lost = error
-            else:
-                if reply.status_code not in RETRIED or attempt == TRIES:
-                    return _read(Admitted, reply).status
-            if attempt < TRIES:
-                time.sleep(BACK_OFF_SECONDS * 2 ** (attempt - 1))
-        raise Failure(
-            f"No reply: {lost}. The answer may be recorded or not. Give it again: it is recorded once.",
-            Exit.UNREACHABLE,
-        ) from lost
-
-    def _address(self, task_id: str, checkpoint_id: str) -> str:
-        return f"{self._url}/tasks/{quote(task_id, safe='')}/checkpoints/{quote(checkpoint_id, safe='')}"
+        path = f"{_path(checkpoint.task_id, checkpoint.checkpoint_id)}/{what}"
+        return self._door.post(Admitted, path, content, headers, lost=LOST).status
 
 
-def _read(model: type[_Model], reply: httpx.Response) -> _Model:
-    if reply.is_success:
-        try:
-            return model.model_validate_json(reply.content)
-        except ValidationError as error:
-            raise Failure("The reply is not one of an Interlock deployment.") from error
-    raise _refusal(reply)
-
-
-def _refusal(reply: httpx.Response) -> Failure:
-    try:
-        found: Any = reply.json()["error"]
-        message = str(found["message"])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return Failure(f"The server answered {reply.status_code} {reply.reason_phrase}.")
-    details = [_violation(violation) for violation in _objects(found.get("validation_errors"))]
-    winner = next((w for w in map(_winner, _objects(found.get("details"))) if w is not None), None)
-    if winner is not None:
-        details.append(f"answered by {winner}")
-    reason = found.get("reason")
-    return Failure(f"{message} ({reason})" if reason else message, details=details, error=found)
-
-
-def _objects(listed: Any) -> list[dict[str, Any]]:
-    return [member for member in listed if isinstance(member, dict)] if isinstance(listed, list) else []
-
-
-def _violation(violation: Mapping[str, Any]) -> str:
-    return f"{violation.get('path') or '/'}  {violation.get('keyword')}  {violation.get('message')}"
-
-
-def _winner(detail: Mapping[str, Any]) -> str | None:
-    """Who answered first, where the server says so."""
-    metadata = detail.get("metadata")
-    return str(metadata["winner"]) if isinstance(metadata, dict) and "winner" in metadata else None
+def _path(task_id: str, checkpoint_id: str) -> str:
+    return f"tasks/{quote(task_id, safe='')}/checkpoints/{quote(checkpoint_id, safe='')}"

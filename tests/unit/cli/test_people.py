@@ -13,8 +13,8 @@ from tests.unit.cli.conftest import Invoke
 from tests.unit.cli.serving import LoseReply, Request, Response, serving
 from typer.testing import CliRunner
 
-from interlock.cli import people
 from interlock.cli.app import app
+from interlock.cli.door import TRIES
 from interlock.cli.people import references
 from interlock.oversight.canonical_json import digest
 
@@ -86,7 +86,7 @@ def door() -> Door:
 
 @pytest.fixture
 def url(door: Door, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(people, "BACK_OFF_SECONDS", 0.0)
+    monkeypatch.setattr("interlock.cli.door.BACK_OFF_SECONDS", 0.0)
     with serving(door) as url:
         (elsewhere / ".interlock").mkdir()
         dev = {"url": url, "tokens": {"agent": "il_agent", "alice": "il_alice", "bob": "il_bob"}}
@@ -237,7 +237,7 @@ def test_a_lost_reply_is_asked_for_again_with_the_same_key(
 
 
 def test_where_every_reply_is_lost_nothing_is_claimed(url: str, door: Door, interlock: Invoke) -> None:
-    door.replies = [LoseReply] * people.TRIES
+    door.replies = [LoseReply] * TRIES
     result = interlock("answer", "bbbb", "--set", "approved=true")
     assert result.exit_code == 3
     assert "may be recorded or not" in result.output
@@ -246,9 +246,9 @@ def test_where_every_reply_is_lost_nothing_is_claimed(url: str, door: Door, inte
 
 
 def test_a_server_that_stays_unavailable(url: str, door: Door, interlock: Invoke) -> None:
-    door.replies = [refusal(503)] * people.TRIES
+    door.replies = [refusal(503)] * TRIES
     assert interlock("answer", "bbbb", "--set", "approved=true").exit_code == 1
-    assert len(door.answers) == people.TRIES
+    assert len(door.answers) == TRIES
 
 
 def test_the_same_answer_has_the_same_key_and_another_has_another(

@@ -1,0 +1,111 @@
+"""The people's door of a deployment, as the commands call it."""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from interlock.a2a.models import Wire
+from interlock.cli.output import Exit, Failure
+from interlock.cli.target import Target
+
+TIMEOUT_SECONDS = 30.0
+"""API Gateway ends a request after 29."""
+TRIES = 4
+BACK_OFF_SECONDS = 0.25
+RETRIED = frozenset({502, 503, 504})
+"""What was asked for may or may not have been done (502, 504), or was not (503)."""
+
+_Model = TypeVar("_Model", bound=Wire)
+
+
+@contextmanager
+def calling(at: Target) -> Iterator["Door"]:
+    try:
+        with httpx.Client(headers={"Authorization": f"Bearer {at.token}"}, timeout=TIMEOUT_SECONDS) as client:
+            yield Door(client, at.url)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeEncodeError) as error:
+        raise Failure(f"{at.url} or the token is not valid.", Exit.USAGE) from error
+    except httpx.TransportError as error:
+        raise Failure(f"{at.url} can not be reached: {error}", Exit.UNREACHABLE) from error
+
+
+class Door:
+    """Raises `Failure` for what the door refuses."""
+
+    def __init__(self, client: httpx.Client, url: str) -> None:
+        self._client = client
+        self._url = f"{url}/people"
+
+    def get(self, model: type[_Model], path: str, query: Mapping[str, str | int] = {}) -> _Model:
+        return _read(model, self._client.get(f"{self._url}/{path}", params=dict(query)))
+
+    def post(
+        self,
+        model: type[_Model],
+        path: str,
+        content: str | None = None,
+        headers: Mapping[str, str] = {},
+        *,
+        lost: str,
+        tries: int = TRIES,
+    ) -> _Model:
+        """Again if the reply is lost: only what can be said twice is said so. `lost` is for when all are."""
+        headers = {**({} if content is None else {"Content-Type": "application/json"}), **headers}
+        for attempt in range(1, tries + 1):
+            try:
+                reply = self._client.post(f"{self._url}/{path}", content=content, headers=headers)
+            except httpx.TransportError as error:
+                unheard = error
+            else:
+                if reply.status_code not in RETRIED or attempt == tries:
+                    return _read(model, reply)
+            if attempt < tries:
+                time.sleep(BACK_OFF_SECONDS * 2 ** (attempt - 1))
+        raise Failure(f"No reply: {unheard}. {lost}", Exit.UNREACHABLE) from unheard
+
+
+def reason_of(failure: Failure) -> str | None:
+    """The name of what the server refused for (`ErrorInfo.reason`)."""
+    details = _objects(failure.error.get("details"))
+    return next((str(found["reason"]) for found in details if "reason" in found), None)
+
+
+def _read(model: type[_Model], reply: httpx.Response) -> _Model:
+    if reply.is_success:
+        try:
+            return model.model_validate_json(reply.content)
+        except ValidationError as error:
+            raise Failure("The reply is not one of an Interlock deployment.") from error
+    raise _refusal(reply)
+
+
+def _refusal(reply: httpx.Response) -> Failure:
+    try:
+        found: Any = reply.json()["error"]
+        message = str(found["message"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return Failure(f"The server answered {reply.status_code} {reply.reason_phrase}.")
+    details = [_violation(violation) for violation in _objects(found.get("validation_errors"))]
+    winner = next((w for w in map(_winner, _objects(found.get("details"))) if w is not None), None)
+    if winner is not None:
+        details.append(f"answered by {winner}")
+    reason = found.get("reason")
+    return Failure(f"{message} ({reason})" if reason else message, details=details, error=found)
+
+
+def _objects(listed: Any) -> list[dict[str, Any]]:
+    return [member for member in listed if isinstance(member, dict)] if isinstance(listed, list) else []
+
+
+def _violation(violation: Mapping[str, Any]) -> str:
+    return f"{violation.get('path') or '/'}  {violation.get('keyword')}  {violation.get('message')}"
+
+
+def _winner(detail: Mapping[str, Any]) -> str | None:
+    """Who answered first, where the server says so."""
+    metadata = detail.get("metadata")
+    return str(metadata["winner"]) if isinstance(metadata, dict) and "winner" in metadata else None
