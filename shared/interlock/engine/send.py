@@ -303,11 +303,12 @@ def _take_back(engine: Engine, sent: TaskMeta, why: str, halt: Halt | None) -> T
         if meta is None:
             raise AssertionError("a task that was written is not there")
         if run is None or run.turn != 1 or meta.task_state.terminal:
-            if meta.task_state is TaskState.CANCELED:
-                raise Halted(why)
+            # The two were not read at one moment: how it went on is known only after its row is gone.
             moved_on = load(engine.table, sent.tenant, sent.task_id)
             if moved_on is None:
                 raise AssertionError("a task that was there is not there")
+            if moved_on.meta.task_state is TaskState.CANCELED:
+                raise Halted(why)
             return moved_on
         if run.phase == Run.STOPPING:
             raise Halted(why)

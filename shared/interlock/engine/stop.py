@@ -146,7 +146,9 @@ def back_out(engine: Engine, claimed: TaskMeta, why: str, halt: Halt | None) -> 
         if meta.task_state.terminal:
             if meta.halted and turn == 1:
                 writes = free_key(meta)
-        elif run is not None and run.turn == turn:
+        elif run is None:
+            continue  # it ended between the two reads
+        elif run.turn == turn:
             writes = withdrawal(meta, run, run.reason or why, now, op)
             if halt is not None and run.phase == Run.CLAIMED:
                 writes.append(_noted(halt, replace(run, phase=Run.NEW), now))
