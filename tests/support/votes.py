@@ -12,7 +12,9 @@ from interlock.oversight.approvals import KEY
 
 TRIES = 100
 UNAVAILABLE = '"UNAVAILABLE"'
-"""The reason of an error after which the same may be sent again, on every binding."""
+"""The reason of an error, on every binding."""
+AGAIN = (UNAVAILABLE, '"HALTED"')
+"""After these the same may be sent again: nothing is halted here but where nobody could look whether it is."""
 Way = Callable[[httpx.Client, str, str, Mapping[str, Any]], httpx.Response]
 
 
@@ -54,7 +56,7 @@ def insist(send: Callable[[], httpx.Response]) -> httpx.Response:
     for _ in range(TRIES):
         with suppress(httpx.TransportError):
             reply = send()
-            if UNAVAILABLE not in reply.text and not reply.is_server_error:
+            if not any(reason in reply.text for reason in AGAIN) and not reply.is_server_error:
                 return reply
     raise AssertionError("never answered")
 
