@@ -7,6 +7,7 @@ from interlock.agents.turn import Turn
 from interlock.engine.delegate import Settled
 from interlock.oversight.approvals import Gate
 from interlock.oversight.delegation import Outcome
+from interlock.oversight.modes import Mode
 
 __all__ = [
     "ActionChanged",
@@ -16,6 +17,7 @@ __all__ = [
     "ApprovalUsed",
     "Delegation",
     "Gate",
+    "Mode",
     "Outcome",
     "Settled",
     "Turn",

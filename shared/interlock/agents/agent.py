@@ -3,12 +3,14 @@
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from interlock.a2a.errors import InvalidParams
 from interlock.a2a.models import Message, Part, Role
 from interlock.engine.context import Skill, new_id
 from interlock.oversight.approvals import Gate
+from interlock.oversight.modes import Declared, Mode, read_entry
 
 if TYPE_CHECKING:
     from interlock.agents.turn import Turn
@@ -34,6 +36,7 @@ class DeclaredSkill:
     listed: bool
     gate: Gate
     isolated: bool
+    declared: Declared
 
 
 @dataclass(slots=True)
@@ -68,6 +71,10 @@ class Agent:
         rerun: bool = False,
         listed: bool = True,
         gate: Gate | None = None,
+        mode: Mode = Mode.AUTONOMOUS,
+        veto: timedelta = timedelta(minutes=1),
+        reviewer: str | None = None,
+        note: str | None = None,
     ) -> Callable[[AgentSkillFunction], AgentSkillFunction]:
         """Declares the decorated async function as a skill.
 
@@ -76,15 +83,31 @@ class Agent:
         outside is keyed by `turn.effect_key`: if its worker is lost it is then run again, and not FAILED.
         `gate` says who may approve what it asks leave for: without one, that of the agent, or else any
         approver of the tenant. One that is not `listed` is served like any other, but only the card for
-        authenticated callers has it. Raises `ValueError` for settings that contradict each other.
+        authenticated callers has it.
+
+        `mode` says how much human is in the loop before it runs (hitl-mode-v1), and the card declares it:
+        with `Mode.VETO` nothing runs before the window `veto` has ended, with `Mode.GATED` and
+        `Mode.COMPOUND` only once those of the gate have approved the start. `reviewer="operator"` sends what
+        it asks straight to people. `note` is shown to them. Raises `ValueError` for settings that contradict
+        each other.
         """
         _check_name(id)
         if any(skill.id == id for skill in self.skills):
             raise ValueError(f"skill {id!r} is declared twice")
 
         chosen = gate or self.gate
-        if chosen is not None:
-            chosen.check(isolated=self.isolated)
+        if chosen is not None or mode.order >= Mode.GATED.order:
+            (chosen or Gate()).check(isolated=self.isolated)
+        declared = read_entry(
+            {
+                "mode": mode.value,
+                "vetoTtlMs": veto / timedelta(milliseconds=1),
+                "reviewer": reviewer,
+                "note": note,
+            }
+        )
+        if declared.problem is not None:
+            raise ValueError(declared.problem)
 
         def declare(function: AgentSkillFunction) -> AgentSkillFunction:
             self.skills.append(
@@ -101,6 +124,7 @@ class Agent:
                     listed=listed,
                     gate=chosen or Gate(),
                     isolated=self.isolated,
+                    declared=declared,
                 )
             )
             return function
@@ -159,7 +183,7 @@ class Agent:
 
 
 def _known(skill: DeclaredSkill) -> Skill:
-    return Skill(skill.agent, skill.id, skill.rerun, skill.isolated)
+    return Skill(skill.agent, skill.id, skill.rerun, skill.isolated, skill.declared, skill.gate)
 
 
 def _check_name(name: str) -> None:

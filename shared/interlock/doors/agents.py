@@ -51,7 +51,7 @@ from interlock.engine.get import get_task, list_tasks
 from interlock.engine.push import Push
 from interlock.engine.send import send_message
 from interlock.engine.visibility import check_tenant
-from interlock.oversight import approvals, hitl_prompt
+from interlock.oversight import approvals, hitl_prompt, modes
 from interlock.oversight.principals import Principal
 
 
@@ -218,6 +218,12 @@ def agent_card(
                     description="Approval of exact actions, by digest, on INPUT_REQUIRED",
                     required=False,
                     params={},
+                ),
+                AgentExtension(
+                    uri=modes.URI,
+                    description="How much human is in the loop, for each skill",
+                    required=False,
+                    params={"skills": {s.id: s.declared.to_wire() for s in agent.skills if s.listed}},
                 ),
             ],
         ),

@@ -88,6 +88,8 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
                 raise AnswerRefused(answer.prompt_id)
             if ask.kind == Checkpoint.APPROVAL:
                 raise InvalidParams(f"An approval needs {approvals.KEY}, with the digest of the action")
+            if ask.kind == Checkpoint.WINDOW:
+                raise InvalidParams("Nothing is asked: whoever is against it cancels the task")
             envelope = hitl_prompt.Envelope.from_wire(json.loads(ask.envelope))
             now = engine.clock.now()
             needed = _check_open(meta, ask, envelope, answer, now)

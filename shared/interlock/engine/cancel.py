@@ -2,18 +2,18 @@
 
 from datetime import datetime
 
-from interlock.a2a.errors import TaskNotCancelable
+from interlock.a2a.errors import PermissionDenied, TaskNotCancelable
 from interlock.a2a.models import CancelTaskRequest, Task, TaskState
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, status
 from interlock.engine.errors import SendCanceled
-from interlock.engine.facts import CANCEL_REQUESTED, Fact
+from interlock.engine.facts import CANCEL_REQUESTED, VETO_VETOED, Fact
 from interlock.engine.ports import ConditionFailed, Delete, Missing, OutcomeUnknown, Put, Write
 from interlock.engine.records import Checkpoint, Event, SendKey, TaskMeta
 from interlock.engine.send_key import IDEMPOTENCY_METADATA, checked_key
 from interlock.engine.view import TaskView, present
-from interlock.engine.visibility import check_tenant, visible_task
-from interlock.oversight.principals import Principal
+from interlock.engine.visibility import check_tenant, is_there, visible_task
+from interlock.oversight.principals import Principal, Role
 
 
 def cancel_task(
@@ -21,17 +21,19 @@ def cancel_task(
 ) -> Task:
     """The canceled task; the same again for a task that is canceled already.
 
-    With an idempotency key in its metadata the send of that key is canceled instead, also one that has not
-    arrived yet. Raises `TaskNotFound`, `SendCanceled`, and `TaskNotCancelable` for one that ended otherwise.
+    Where there is no task of that id, and the metadata has an idempotency key, the caller's send of that key
+    is canceled: also one that has not arrived yet, and one whose task has ended is answered with that. Raises
+    `TaskNotFound`, `SendCanceled`, and `TaskNotCancelable` for a task that ended otherwise.
     """
     check_tenant(caller, request.tenant)
     key = checked_key((request.metadata or {}).get(IDEMPOTENCY_METADATA))
-    task_id = request.id if key is None else sent_as(engine, caller, key)
-    op = new_id()
+    task_id, op = request.id, new_id()
+    if key is not None and not is_there(engine, caller, task_id):
+        task_id = sent_as(engine, caller, key)
     for _ in attempts(engine.clock):
         view = visible_task(engine, caller, task_id)
         meta = view.meta
-        if meta.task_state is TaskState.CANCELED:
+        if meta.task_state is TaskState.CANCELED or (meta.task_state.terminal and task_id != request.id):
             return present(*view, extensions)
         if meta.task_state.terminal:
             raise TaskNotCancelable(metadata={"taskId": meta.task_id})
@@ -53,20 +55,24 @@ def cancellation(
     message = agent_message(meta, text) if text is not None else None
     event = Event(status=status(TaskState.CANCELED, now, message), by=by)
     changes = {"fence": meta.fence + 1, **NOTHING_ASKED}
-    fact = Fact(CANCEL_REQUESTED, by, detail={"prompt": meta.ask})
+    vetoed = meta.held and not meta.approval
+    fact = Fact(VETO_VETOED if vetoed else CANCEL_REQUESTED, by, detail={"prompt": meta.ask})
     moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
     # The run, if there is one, can write nothing more: its fence is no longer the task's.
     writes.append(Delete(meta.run_key))
     if meta.ask is not None:
-        writes.append(close_ask(meta, meta.ask, Checkpoint.CANCELED, now))
+        outcome = Checkpoint.VETOED if vetoed else Checkpoint.CANCELED
+        writes.append(close_ask(meta, meta.ask, outcome, now))
     return TaskView(moved, [event]), writes
 
 
 def sent_as(engine: Engine, caller: Principal, key: str) -> str:
     """The task of a send. One that has not arrived leaves a note, which refuses it when it comes.
 
-    Raises `SendCanceled` then.
+    Raises `SendCanceled` then, and `PermissionDenied` for one who may not send.
     """
+    if not caller.has(Role.CALLER):
+        raise PermissionDenied("Only a caller may cancel a send")
     row = SendKey.key_of(caller.tenant, caller.id, key)
     for _ in attempts(engine.clock):
         item = engine.table.get(row)

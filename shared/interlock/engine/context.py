@@ -38,7 +38,8 @@ from interlock.engine.records import (
     event_key,
     instant,
 )
-from interlock.oversight.approvals import requesters
+from interlock.oversight.approvals import Gate, requesters
+from interlock.oversight.modes import Declared, Mode
 
 MAX_ATTEMPTS = 12
 BACK_OFF_SECONDS = 0.02
@@ -47,15 +48,22 @@ PUSH_GUARD_SECONDS = 30.0
 SMALL_EVENT_BYTES = 1024
 
 
+AUTONOMOUS = Declared(Mode.AUTONOMOUS)
+ANY_APPROVER = Gate()
+
+
 @dataclass(frozen=True, slots=True)
 class Skill:
     """What the engine knows of a skill. `rerun`: a turn whose worker was lost may be run again.
-    `isolated`: only the owner of a task sees it."""
+    `isolated`: only the owner of a task sees it. `declared`: its mode, and `gate`: who approves its start,
+    where that takes it."""
 
     agent: str
     id: str
     rerun: bool = False
     isolated: bool = False
+    declared: Declared = AUTONOMOUS
+    gate: Gate = ANY_APPROVER
 
 
 class Directory(Protocol):

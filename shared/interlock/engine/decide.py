@@ -15,11 +15,11 @@ from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.a2a.models import JsonObject, Message, TaskState
 from interlock.engine.answer import Admitted, check_payload
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time
-from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
+from interlock.engine.context import Engine, agent_message, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid
 from interlock.engine.facts import APPROVAL, Fact
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, unless_halted
-from interlock.engine.ports import ConditionFailed, Equals, OutcomeUnknown, Write
+from interlock.engine.ports import ConditionFailed, Equals, OutcomeUnknown, Update, Write
 from interlock.engine.records import Checkpoint, Event, instant
 from interlock.engine.view import TaskView, load_with_ask
 from interlock.engine.visibility import meta_key, not_found, sees
@@ -112,7 +112,8 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
             continue
         if not settles:
             return Admitted.COUNTED, view
-        engine.waker.wake_turn(meta.tenant, meta.task_id, view.meta.turn)
+        if not view.meta.task_state.terminal:
+            engine.waker.wake_turn(meta.tenant, meta.task_id, view.meta.turn)
         return Admitted.ACCEPTED, view
     raise AssertionError("attempts end by raising")
 
@@ -247,6 +248,8 @@ def _closing(settled: Settled, now: datetime, op: str) -> tuple[TaskView, list[W
         "action": asked_of(settled.ask).action,
         "decidedBy": deciding.by.id,
     }
+    if settled.ask.dispatch:
+        return _dispatch_closing(settled, outcome, now, op)
     changes = {"turn": meta.turn + 1, "inputs": meta.inputs + 1, **NOTHING_ASKED}
     if deciding.changes is not None:
         changes["editors"] = " ".join(sorted({*meta.editors.split(), deciding.by.id}))
@@ -259,12 +262,40 @@ def _closing(settled: Settled, now: datetime, op: str) -> tuple[TaskView, list[W
         approval=outcome,
     )
     moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=settled.fact(reached=True))
-    closed = close_ask(
-        meta,
+    writes += [_closed(settled, now), queue_turn(moved, now)]
+    return TaskView(moved, [*settled.view.events, event]), writes
+
+
+def _closed(settled: Settled, now: datetime) -> Update:
+    return close_ask(
+        settled.view.meta,
         settled.ask.ask_id,
         settled.outcome,
         now,
         conditions=(Equals("rev", settled.ask.rev), *in_time(settled.ask, now)),
         changes={"votes": _stored(settled.votes)},
     )
-    return TaskView(moved, [*settled.view.events, event]), [*writes, closed, queue_turn(moved, now)]
+
+
+def _dispatch_closing(
+    settled: Settled, outcome: JsonObject, now: datetime, op: str
+) -> tuple[TaskView, list[Write]]:
+    """Of a request whether the task may start: approved, its first turn is queued; else it ends, and nothing
+    was run (hitl-mode-v1, gated)."""
+    meta, deciding = settled.view.meta, settled.deciding
+    starts = settled.outcome == Checkpoint.APPROVED
+    refusal = agent_message(meta, "The start was not approved: nothing was run.")
+    event = Event(
+        message=deciding.message.model_copy(update={"context_id": meta.context_id}),
+        status=status(TaskState.WORKING, now) if starts else status(TaskState.REJECTED, now, refusal),
+        by=deciding.by.id,
+        approval=outcome,
+        dispatch=True,
+    )
+    changes = {**NOTHING_ASKED, **({"turn": 1} if starts else {})}
+    fact = settled.fact(reached=starts)
+    moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
+    writes.append(_closed(settled, now))
+    if starts:
+        writes.append(queue_turn(moved, now))
+    return TaskView(moved, [*settled.view.events, event]), writes

@@ -2,6 +2,7 @@
 
 from interlock.engine.children import DELEGATED, delegation_due
 from interlock.engine.context import Engine
+from interlock.engine.dispatch import WINDOW, pass_window
 from interlock.engine.expire import expire
 from interlock.engine.lease import LAPSE, lapse
 from interlock.engine.ports import Key
@@ -21,6 +22,8 @@ def handle_due(engine: Engine, key: Key) -> None:
         expire(engine, key, due)
     elif due.kind == "push":
         push_due(engine, key, due)
+    elif due.kind == WINDOW:
+        pass_window(engine, key, due)
     elif due.kind == LAPSE:
         lapse(engine, key, due)
     elif due.kind == DELEGATED:

@@ -42,6 +42,8 @@ class Moment:
     why: str | None
     halt: Halt | None
     meta: TaskMeta | None
+    resumed_at: str | None = None
+    """When the last halt of any of its scopes was lifted."""
 
     def refuse(self) -> None:
         """Raises `Halted` if it is."""
@@ -58,7 +60,13 @@ def look(engine: Engine, meta: TaskMeta) -> Moment:
         _log.exception("the halt state could not be read")
         return Moment(UNREADABLE, None, None)
     halt = first_on(found)
-    return Moment(halt.reason if halt else None, halt, TaskMeta.read(task) if task is not None else None)
+    resumed = [str(item["resumed_at"]) for item in found if item is not None and "resumed_at" in item]
+    return Moment(
+        halt.reason if halt else None,
+        halt,
+        TaskMeta.read(task) if task is not None else None,
+        max(resumed, default=None),
+    )
 
 
 def first_on(found: Sequence[Item | None]) -> Halt | None:

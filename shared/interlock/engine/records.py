@@ -111,6 +111,8 @@ class TaskMeta(Record):
     """How many checkpoints it has had."""
     mode: str = "autonomous"
     """How much human is in the loop (hitl-mode-v1), as it was when the task was made."""
+    source: str | None = None
+    """Where the work came from, as its caller says: where to tell of it, never who may decide. JSON text."""
     last_author: str | None = None
     """The author of the last message that was not itself a decision."""
     editors: str = ""
@@ -122,8 +124,8 @@ class TaskMeta(Record):
     lease_until: str | None = None
     deadline: str | None = None
     """Delegated work ends at the earlier of the two; the lease can be renewed."""
-    delegates: bool = False
-    """Whether it has handed work to other agents."""
+    delegates: int = 0
+    """How often it has handed work to other agents."""
     size: int = 0
     """Bytes of its events on the wire."""
     push: bool = False
@@ -131,7 +133,8 @@ class TaskMeta(Record):
     trace: str | None = None
     """`<trace id>-<span id>` of the call that made it."""
     send_key: str | None = None
-    """The idempotency key of the send that made it."""
+    """The idempotency key of the send that made it, which is free again if a halt takes that back. One of
+    delegated work never is: whoever sent it cancels it by its key, and must not get another task for it."""
     halted: bool = False
     """Whether a halt ended it,"""
     withdrawn: bool = False
@@ -148,6 +151,11 @@ class TaskMeta(Record):
     @property
     def task_state(self) -> TaskState:
         return TaskState(self.state)
+
+    @property
+    def held(self) -> bool:
+        """Whether it still waits to start at all."""
+        return not self.turn
 
     @property
     def lapses_at(self) -> str | None:
@@ -275,6 +283,8 @@ class Checkpoint(Record):
     kind: str = "prompt"
     dispatch: bool = False
     """Whether it asks if the task may start at all."""
+    window_ms: int | None = None
+    """How long a window of veto is."""
     approval: str | None = None
     status: str = "open"
     rev: int = 1
@@ -287,6 +297,8 @@ class Checkpoint(Record):
 
     PROMPT: ClassVar[str] = "prompt"
     APPROVAL: ClassVar[str] = "approval"
+    WINDOW: ClassVar[str] = "window"
+    """Of veto: nothing is asked, and the task starts at its `deadline` unless it is canceled."""
 
     OPEN: ClassVar[str] = "open"
     ANSWERED: ClassVar[str] = "answered"
@@ -296,6 +308,8 @@ class Checkpoint(Record):
     EXPIRED: ClassVar[str] = "expired"
     CANCELED: ClassVar[str] = "canceled"
     SUPERSEDED: ClassVar[str] = "superseded"
+    PASSED: ClassVar[str] = "passed"
+    VETOED: ClassVar[str] = "vetoed"
 
     @staticmethod
     def key_of(tenant: str, task_id: str, ask_id: str) -> Key:
@@ -357,8 +371,8 @@ class Delegation(Record):
 
     `id` is also the idempotency key of the send, and its context. `turn` and `fence` are those of the run,
     `to` is the agent as the run named it. After `send_until` nobody sends it any more. `child` is its task
-    there, once that is known; `outcome` is how it ended, or what became of its cancel, which was tried
-    `looked` times.
+    there, once that is known; `ours`: its server knows a send by its key. `outcome` is how it ended, or what
+    became of its cancel, which was tried `looked` times, and is not tried again before `retry_at`.
     """
 
     tenant: str
@@ -373,10 +387,14 @@ class Delegation(Record):
     status: str = "open"
     child: str | None = None
     outcome: str | None = None
+    ours: bool = False
     settled_at: str | None = None
     looked: int = 0
+    retry_at: str | None = None
 
     OPEN: ClassVar[str] = "open"
+    WAITING: ClassVar[str] = "waiting"
+    """Handed back, for the child waits for somebody: canceled only if this task is canceled meanwhile."""
     CANCELING: ClassVar[str] = "canceling"
     SETTLED: ClassVar[str] = "settled"
     DETACHED: ClassVar[str] = "detached"

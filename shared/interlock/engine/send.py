@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
+from datetime import datetime
 from hashlib import sha256
 from typing import cast
 
@@ -35,6 +36,7 @@ from interlock.engine.context import (
     status,
 )
 from interlock.engine.decide import Deciding, decide
+from interlock.engine.dispatch import start
 from interlock.engine.errors import SendCanceled
 from interlock.engine.facts import TASK_EVENT, Fact, current_trace
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, look, unless_halted
@@ -62,9 +64,14 @@ from interlock.engine.visibility import check_tenant, visible_task
 from interlock.engine.wait import settled
 from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.delegation import MalformedTerms, Terms, parse_terms
+from interlock.oversight.modes import STAMPS
 from interlock.oversight.principals import Principal, Role
 
 SKILL_HINT = "skillHint"
+SOURCE = "source"
+SOURCE_MEMBERS = ("interface", "channelId", "userId", "agentId")
+MAX_SOURCE = 256
+"""Characters of each."""
 LIFTED = "it was halted, and is not any more: send it again"
 
 
@@ -192,10 +199,10 @@ def create_task(
     key: str | None,
     notify: InlinePush | None = None,
 ) -> TaskView:
-    """META, the first event, the RUN row and the idempotency key are one transaction: all or nothing.
+    """META, its events, what starts it and the idempotency key are one transaction: all or nothing.
 
-    The halts are read after it, and whoever finds one takes back what was written, so a send and a halt that
-    race never miss each other. Raises `Halted`.
+    A task that starts at once is written, and the halts are read after it: whoever finds one takes back what
+    was written, so a send and a halt that race never miss each other. Raises `Halted`.
     """
     if not caller.has(Role.CALLER):
         raise PermissionDenied("Only a caller may start a task")
@@ -204,18 +211,19 @@ def create_task(
         terms = parse_terms(request.metadata)
     except MalformedTerms as error:
         raise InvalidParams(str(error)) from error
-    new = New(caller, request.message, skill, key, notify, terms)
+    new = New(caller, _unstamped(request.message), skill, key, notify, terms, _source(request))
     while True:
         sent = _write_task(engine, new)
         view = _accepted(engine, sent) if isinstance(sent, TaskView) else _accepted_before(engine, new, sent)
         if view is not None:
-            engine.waker.wake_turn(caller.tenant, view.meta.task_id, 1)
+            if not view.meta.held:
+                engine.waker.wake_turn(caller.tenant, view.meta.task_id, 1)
             return view
 
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A send that is to make a task. `terms`: it was delegated by another."""
+    """A send that is to make a task. `terms`: it was delegated by another. `source` is JSON text."""
 
     caller: Principal
     message: Message
@@ -223,52 +231,35 @@ class New:
     key: str | None
     notify: InlinePush | None
     terms: Terms | None
+    source: str | None
 
 
 def _write_task(engine: Engine, new: New) -> TaskView | SendKey:
-    """The new task, or the note of an earlier send under the same key."""
-    caller, message, skill, key, notify = new.caller, new.message, new.skill, new.key, new.notify
-    task_id, context_id, op = new_id(), message.context_id or new_id(), new_id()
-    stored = message.model_copy(update={"task_id": task_id, "context_id": context_id})
+    """The new task, or the note of an earlier send under the same key. Raises `Halted` for one that waits."""
+    task_id, context_id, op = new_id(), new.message.context_id or new_id(), new_id()
+    stored = new.message.model_copy(update={"task_id": task_id, "context_id": context_id})
     for _ in attempts(engine.clock):
         now = engine.clock.now()
-        at = instant(now)
-        meta = TaskMeta(
-            tenant=caller.tenant,
-            task_id=task_id,
-            context_id=context_id,
-            owner=caller.id,
-            agent=skill.agent,
-            skill=skill.id,
-            rerun=skill.rerun,
-            isolated=skill.isolated,
-            last_author=caller.id,
-            state=TaskState.SUBMITTED.value,
-            created_at=at,
-            status_at=at,
-            view=owner_view(caller.tenant, caller.id),
-            view_at=f"{at}#{task_id}",
-            push=notify is not None,
-            trace=current_trace(),
-            send_key=key,
-            **(leased(new.terms, now) if new.terms is not None else {}),
-        )
-        event = Event(message=stored, status=status(TaskState.SUBMITTED, now), by=caller.id)
-        item = event_item(event, op)
-        meta = replace(meta, size=cast(int, item["size"]))
-        writes: list[Write] = [
-            Put(meta.key, meta.item(), (Missing("v"),)),
-            Put(event_key(meta.tenant, task_id, 1), item, (Missing("v"),)),
-            queue_turn(meta, now),
-        ]
-        if key is not None:
-            writes.append(_note_key(caller, key, task_id, message))
-        if notify is not None:
-            config = notify.config(caller, meta)
+        sent = Event(message=stored, status=status(TaskState.SUBMITTED, now), by=new.caller.id)
+        begun = start(_new_meta(new, task_id, context_id, now), new.skill, sent, now)
+        items = [event_item(event, op) for event in begun.events]
+        meta = replace(begun.meta, size=sum(cast(int, item["size"]) for item in items))
+        writes: list[Write] = [Put(meta.key, meta.item(), (Missing("v"),))]
+        for number, item in enumerate(items, 1):
+            writes.append(Put(event_key(meta.tenant, task_id, number), item, (Missing("v"),)))
+        writes.extend(begun.writes)
+        noted = len(writes)
+        if new.key is not None:
+            writes.append(_note_key(new.caller, new.key, task_id, new.message))
+        if new.notify is not None:
+            config = new.notify.config(new.caller, meta)
             writes.append(Put(config.key, config.item()))
         if meta.lapses_at is not None:
             writes.append(lapse_row(meta, meta.lapses_at))
-        writes.append(Fact(TASK_EVENT, caller.id).about(meta, event).put(caller.tenant, now))
+        facts = [Fact(TASK_EVENT, new.caller.id).about(meta, sent), *(f.about(meta) for f in begun.facts)]
+        writes.extend(fact.put(meta.tenant, now) for fact in facts)
+        if meta.held:
+            writes.extend(unless_halted(meta))
         try:
             engine.table.write(*writes)
         except OutcomeUnknown:
@@ -276,13 +267,66 @@ def _write_task(engine: Engine, new: New) -> TaskView | SendKey:
         except ConditionFailed as failed:
             # The task id is fresh, so a META that is there is our own earlier try, whose reply was lost.
             if not failed.old.get(0):
-                return SendKey.read(failed.old[3])
-        return TaskView(meta, [event])
+                if failed.old.get(noted) and new.key is not None:
+                    return SendKey.read(failed.old[noted])
+                raise halted_in(failed, writes) or AssertionError("a new task that is there") from failed
+        if begun.due is not None:
+            engine.waker.wake_timer(*begun.due)
+        return TaskView(meta, list(begun.events))
     raise AssertionError("attempts end by raising")
+
+
+def _new_meta(new: New, task_id: str, context_id: str, now: datetime) -> TaskMeta:
+    """Of a task that starts at once."""
+    at, caller, skill = instant(now), new.caller, new.skill
+    return TaskMeta(
+        tenant=caller.tenant,
+        task_id=task_id,
+        context_id=context_id,
+        owner=caller.id,
+        agent=skill.agent,
+        skill=skill.id,
+        rerun=skill.rerun,
+        isolated=skill.isolated,
+        last_author=caller.id,
+        state=TaskState.SUBMITTED.value,
+        created_at=at,
+        status_at=at,
+        view=owner_view(caller.tenant, caller.id),
+        view_at=f"{at}#{task_id}",
+        push=new.notify is not None,
+        trace=current_trace(),
+        send_key=new.key,
+        source=new.source,
+        **(leased(new.terms, now) if new.terms is not None else {}),
+    )
+
+
+def _unstamped(message: Message) -> Message:
+    """Without stamps of a mode, which a caller has no say in."""
+    metadata = message.metadata or {}
+    if STAMPS.isdisjoint(metadata):
+        return message
+    kept = {name: value for name, value in metadata.items() if name not in STAMPS}
+    return message.model_copy(update={"metadata": kept or None})
+
+
+def _source(request: SendMessageRequest) -> str | None:
+    """`{interface, channelId?, userId?, agentId?}`: where to tell of the work, never who may decide."""
+    said = (request.message.metadata or {}).get(SOURCE, (request.metadata or {}).get(SOURCE))
+    if not isinstance(said, dict):
+        return None
+    kept = {name: text for name in SOURCE_MEMBERS if isinstance(text := said.get(name), str)}
+    if "interface" not in kept or any(len(value) > MAX_SOURCE for value in kept.values()):
+        return None
+    return json.dumps(kept)
 
 
 def _accepted(engine: Engine, sent: TaskView) -> TaskView:
     """Raises `Halted`; then the task was taken back, or had been by somebody else."""
+    if sent.meta.held:
+        # It carried the halts as a condition.
+        return sent
     moment = look(engine, sent.meta)
     if moment.why is not None:
         return _take_back(engine, sent.meta, moment.why, moment.halt)
@@ -402,6 +446,8 @@ def check_continuation(meta: TaskMeta, message: Message) -> None:
         raise UnsupportedOperation("The task has ended; send a new message without taskId")
     if not meta.task_state.interrupted:
         raise UnsupportedOperation("The task is working and takes no message now")
+    if meta.held:
+        raise UnsupportedOperation("The task waits for leave to start, and takes no message before")
 
 
 def _note_key(caller: Principal, key: str, task_id: str, message: Message) -> Put:

@@ -9,7 +9,7 @@ from interlock.a2a.errors import InvalidParams
 from interlock.a2a.models import Message
 from interlock.agents import Agent
 from interlock.doors.agents import agent_card
-from interlock.oversight import approvals, hitl_prompt
+from interlock.oversight import approvals, hitl_prompt, modes
 
 
 def says(word: str) -> Any:
@@ -187,8 +187,9 @@ def test_the_card_says_what_was_declared() -> None:
 
 def test_the_card_declares_the_extensions_as_they_ask() -> None:
     capabilities: Any = agent_card(agent_with(("work", None))).wire()["capabilities"]
-    assert [extension["uri"] for extension in capabilities["extensions"]] == [hitl_prompt.URI, approvals.URI]
+    params = {extension["uri"]: extension["params"] for extension in capabilities["extensions"]}
+    declared = {"skills": {"work": {"mode": "autonomous"}}}
+    assert params == {hitl_prompt.URI: {}, approvals.URI: {}, modes.URI: declared}
     for extension in capabilities["extensions"]:
         assert extension["description"]
         assert extension["required"] is False
-        assert extension["params"] == {}

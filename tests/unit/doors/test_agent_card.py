@@ -8,7 +8,7 @@ from tests.support.twin import Deployment
 from interlock.a2a.card import AgentCard
 from interlock.agents import Agent, Turn
 from interlock.doors.agents import agent_card, extended_card
-from interlock.oversight import approvals, hitl_prompt
+from interlock.oversight import approvals, hitl_prompt, modes
 
 CARD = "/.well-known/agent-card.json"
 
@@ -64,6 +64,7 @@ def test_capabilities_are_those_of_the_door(streaming: bool) -> None:
     assert [extension.uri for extension in capabilities.extensions or []] == [
         hitl_prompt.URI,
         approvals.URI,
+        modes.URI,
     ]
 
 
