@@ -99,7 +99,8 @@ class _Code:
             raise self._ended_by
 
     def _cancel(self, why: TurnStopped | TurnTimedOut) -> None:
-        if self._ended_by is None:
+        # Told from another thread it may come late, when the loop runs the code of a later turn.
+        if self._ended_by is None and not self._task.done():
             self._ended_by = why
             self._task.cancel()
             self._timers.append(self.loop.call_later(GRACE_SECONDS, self._give_up))

@@ -180,6 +180,30 @@ def test_a_cancel_cancels_the_code() -> None:
     assert len(loops_of(deployment)) == 1
 
 
+def test_a_stop_that_comes_when_its_turn_has_ended_stops_no_later_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stops: list[Callable[[], None]] = []
+    over = watch.Watch.over
+
+    def keep(self: watch.Watch, run: Any, seconds: float, stop: Callable[[], None]) -> Any:
+        stops.append(stop)
+        return over(self, run, seconds, stop)
+
+    monkeypatch.setattr(watch.Watch, "over", keep)
+
+    async def script(turn: Turn) -> None:
+        if len(stops) > 1:
+            # In the same loop, and for longer than the grace of the first.
+            stops[0]()
+            await asyncio.sleep(2 * executor.GRACE_SECONDS)
+        await turn.complete("done")
+
+    deployment = deployed(script)
+    assert deployment.send().status.state is TaskState.COMPLETED
+    assert deployment.send().status.state is TaskState.COMPLETED
+
+
 def test_what_the_code_left_running_ends_with_its_turn() -> None:
     left: list[asyncio.Task[bool]] = []
 
