@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +21,7 @@ from tests.support.emulator import Emulator
 from tests.support.faults import FaultProxy, fault_proxy, refusal
 from tests.support.halts import Halts
 from tests.support.redeployed import function_name
+from tests.support.stored import Stored
 from tests.support.story import (
     PATIENCE_SECONDS,
     ROOT,
@@ -52,6 +54,7 @@ REASON = "Prices are wrong"
 IDENTITIES = {
     "agent": ("yard-agent", "service", "caller"),
     "alice": ("yard-alice", "person", "approver"),
+    "oncall": ("yard-oncall", "person", "operator"),
 }
 GONE = Limits().grace + 1
 RECEIVES = 5
@@ -59,11 +62,6 @@ ROUNDS, CROWD = (100, 16) if FULL else (2, 8)
 
 
 # Deployed
-
-
-@pytest.fixture(scope="module")
-def halts(deployment: Stack) -> Halts:
-    return Halts.of(deployment)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +73,15 @@ def yard(deployment: Stack, tmp_path_factory: pytest.TempPathFactory) -> Place:
         name, *rest = IDENTITIES[label]
         return create_identity(deployment, folder, name, TENANT, *rest)
 
-    return Place(deployment.url, {label: create(label) for label in IDENTITIES}, folder, {})
+    with ThreadPoolExecutor(2) as pool:
+        tokens = dict(zip(IDENTITIES, pool.map(create, IDENTITIES), strict=True))
+    return Place(deployment.url, tokens, folder, {})
+
+
+@pytest.fixture(scope="module")
+def halts(deployment: Stack, yard: Place) -> Iterator[Halts]:
+    with client(yard, "oncall") as http:
+        yield Halts(http, Stored.of(deployment))
 
 
 @pytest.fixture
@@ -84,9 +90,10 @@ def agent(yard: Place) -> Caller:
 
 
 @contextmanager
-def halted(halts: Halts, scope: Scope = YARD) -> Iterator[Halt]:
-    yield halts.declare(scope, REASON)
-    assert halts.lift(scope) is Lifted.LIFTED
+def halted(halts: Halts, scope: Scope = YARD) -> Iterator[None]:
+    halts.declare(scope, REASON)
+    yield
+    assert halts.lift(scope) == "lifted"
 
 
 @pytest.fixture(autouse=True)
@@ -127,11 +134,6 @@ def started_work(agent: Caller) -> pb.Task:
     sent = agent.send("toil 300", immediately=True)
     eventually(lambda: begun(agent, sent.id))
     return sent
-
-
-def walked(halts: Halts, scope: Scope = YARD) -> Halt | None:
-    halt = halts.current(scope)
-    return halt if halt is not None and halt.walked_at is not None else None
 
 
 def test_new_work_is_refused_where_it_is_halted_and_nowhere_else(
@@ -178,15 +180,15 @@ def test_a_prompt_outlives_a_halt_and_no_answer_is_consumed(halts: Halts, yard: 
 def test_running_work_is_stopped_and_reported(halts: Halts, agent: Caller) -> None:
     sent = started_work(agent)
     with halted(halts):
-        halt = eventually(partial(walked, halts))
-        assert halt is not None
-        assert halt.stopped == 1
+        eventually(lambda: halts.walked(YARD))
         stopped = agent.settled(sent.id)
         assert stopped.status.state == pb.TASK_STATE_CANCELED
         assert said(stopped) == f"halted: {REASON}"
-        (row,) = found_running(halts.engine.table, halt)
-        assert (row.task_id, row.started, row.abandoned_at) == (sent.id, True, None)
-        assert row.ended_at is not None
+        report = halts.report(YARD)
+        assert (report["by"], report["reason"]) == ("bearer:yard-oncall", REASON)
+        assert report["counts"] == {"asked": 0, "confirmed": 1, "abandoned": 0, "withdrawn": 0}
+        (found,) = report["stopped"]
+        assert (found["taskId"], found["state"]) == (sent.id, "confirmed")
         assert halts.running(TENANT) == []
     assert agent.get(sent.id) == stopped
 
@@ -233,13 +235,13 @@ def test_with_nobody_to_walk_work_is_refused_and_stopped_and_the_sweeper_finds_t
         # The run has seen the halt by itself.
         stopped = agent.settled(sent.id)
         assert (stopped.status.state, said(stopped)) == (pb.TASK_STATE_CANCELED, f"halted: {REASON}")
-        assert walked(halts) is None
+        assert halts.walked(YARD) is None
         # Woken for as it was declared, and from the table's stream. All of that is lost.
         eventually(lambda: waiting(deployment, "StopsQueue") == 2 * SHARDS)
         deployment.client("sqs").purge_queue(QueueUrl=deployment.outputs["StopsQueue"])
-    assert walked(halts) is None
+    assert halts.walked(YARD) is None
     sweep(deployment)
-    halt = eventually(partial(walked, halts))
+    halt = eventually(lambda: halts.walked(YARD))
     assert halt is not None
     assert halt.stopped == 1
 
@@ -299,7 +301,7 @@ class Sender:
 
 def ran_late(halts: Halts, task_id: str, returned: datetime) -> bool:
     """Whether code ran in a turn that was claimed after the halt had returned."""
-    rows = halts.engine.table.query(task_pk(TENANT, task_id), first="EVT#", last="EVT$").rows
+    rows = halts.stored.table.query(task_pk(TENANT, task_id), first="EVT#", last="EVT$").rows
     events = [read_event(item) for _, item in rows]
     claimed = [
         parse_instant(event.status.timestamp)
@@ -339,7 +341,7 @@ def test_no_send_and_no_turn_gets_past_a_halt(halts: Halts, yard: Place, agent: 
                 task = agent.get(task_id)
                 assert task.status.state in (pb.TASK_STATE_COMPLETED, pb.TASK_STATE_CANCELED)
                 assert not ran_late(halts, task_id, returned)
-            assert halts.lift(YARD) is Lifted.LIFTED
+            assert halts.lift(YARD) == "lifted"
 
 
 # In processes that can be killed

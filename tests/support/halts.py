@@ -1,53 +1,54 @@
-"""Halts of a deployment, declared and lifted with its deployer's own credentials."""
+"""Halts of a deployment: declared and lifted by a person through its API, and what is stored meanwhile."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from tests.support.twin import schema_worker
-from tools.deploy.local import Stack
+import httpx
+from tests.support.stored import Stored
 
-from interlock.adapters.clock import SystemClock
-from interlock.adapters.dynamodb import DynamoTable
-from interlock.adapters.sqs import SqsWaker
-from interlock.engine.context import Engine
-from interlock.engine.halt import Lifted, current, declare_as, lift_as
+from interlock.engine.halt import current
 from interlock.engine.records import SHARDS, Halt, Run, run_pk
 from interlock.oversight.halts import Scope
-
-BY = "deployer"
 
 
 @dataclass(frozen=True)
 class Halts:
-    engine: Engine
+    """`http` is the connections of an operator."""
 
-    @classmethod
-    def of(cls, stack: Stack) -> "Halts":
-        outputs, clock = stack.outputs, SystemClock()
-        table = DynamoTable(stack.client("dynamodb"), outputs["CoreTable"], outputs["AuditTable"])
-        waker = SqsWaker(
-            stack.client("sqs"),
-            turns_queue_url=outputs["TurnsQueue"],
-            timers_queue_url=outputs["TimersQueue"],
-            outbox_queue_url=outputs["OutboxQueue"],
-            audit_queue_url=outputs["AuditQueue"],
-            stops_queue_url=outputs["StopsQueue"],
-            clock=clock,
-        )
-        return cls(Engine(table, table, waker, clock, schema_worker()))
+    http: httpx.Client
+    stored: Stored
 
-    def declare(self, scope: Scope, reason: str) -> Halt:
-        return declare_as(self.engine, BY, scope, reason)
+    def declare(self, scope: Scope, reason: str) -> dict[str, Any]:
+        return self._post("/people/halts", scope=str(scope), reason=reason)
 
-    def lift(self, scope: Scope) -> Lifted:
-        return lift_as(self.engine, BY, scope)
+    def lift(self, scope: Scope) -> str:
+        """`lifted`, `nothing` or `halted-anew`."""
+        return str(self._post("/people/halts/resume", scope=str(scope))["status"])
+
+    def report(self, scope: Scope) -> dict[str, Any]:
+        return self._read(self.http.get("/people/halts/report", params={"scope": str(scope)}))
 
     def current(self, scope: Scope) -> Halt | None:
-        return current(self.engine.table, scope)
+        return current(self.stored.table, scope)
+
+    def walked(self, scope: Scope) -> Halt | None:
+        """The halt, once everything that it found running was stopped, or told to stop."""
+        halt = self.current(scope)
+        return halt if halt is not None and halt.walked_at is not None else None
 
     def running(self, tenant: str) -> list[Run]:
         """The work of a tenant that is accepted and not finished."""
         pages = [
-            self.engine.table.query(run_pk(number), first=f"{tenant}#", last=f"{tenant}$").rows
+            self.stored.table.query(run_pk(number), first=f"{tenant}#", last=f"{tenant}$").rows
             for number in range(SHARDS)
         ]
         return [Run.read(item) for rows in pages for _, item in rows]
+
+    def _post(self, path: str, **body: str) -> dict[str, Any]:
+        return self._read(self.http.post(path, json=body))
+
+    @staticmethod
+    def _read(reply: httpx.Response) -> dict[str, Any]:
+        assert reply.status_code == 200, reply.text
+        document: dict[str, Any] = reply.json()
+        return document
