@@ -14,7 +14,7 @@ TRIES = 100
 UNAVAILABLE = '"UNAVAILABLE"'
 """The reason of an error, on every binding."""
 AGAIN = (UNAVAILABLE, '"HALTED"')
-"""After these the same may be sent again: nothing is halted here but where nobody could look whether it is."""
+"""After these the same may be sent again: nothing is halted here, but nobody may have been able to look."""
 Way = Callable[[httpx.Client, str, str, Mapping[str, Any]], httpx.Response]
 
 
