@@ -36,6 +36,8 @@ REQUEST_SECONDS = 20.0
 """Kept back from the time of a delivery, for a request that was begun."""
 STOPS_AT_ONCE = 16
 """By one worker; its client has connections for more."""
+CANCELS_AT_ONCE = 32
+"""Of what one task has delegated."""
 ANONYMOUS = "anonymous:local"
 
 
@@ -301,12 +303,15 @@ def deliver(tenant: str, task_id: str, remaining_seconds: float) -> None:
 
 def cancel_children(tenant: str, task_id: str) -> None:
     """What the task has delegated, and nobody looks after."""
+    from concurrent.futures import ThreadPoolExecutor
+
     from interlock.adapters.sqs import SqsPark
     from interlock.engine.children import Children
     from interlock.engine.children import cancel_children as cancel
 
     parked = SqsPark(queues(), settings().outbox_dead_letters)
-    cancel(Children(engine(), peers(), parked), tenant, task_id)
+    with ThreadPoolExecutor(CANCELS_AT_ONCE) as pool:
+        cancel(Children(engine(), peers(), parked, pool.map), tenant, task_id)
 
 
 def seal(chain: str) -> None:

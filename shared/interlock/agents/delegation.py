@@ -3,8 +3,10 @@
 import asyncio
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import overload
+from contextvars import copy_context
+from typing import TypeVar, overload
 
 from interlock.engine.delegate import Handed, Settled
 from interlock.engine.run_turn import TurnStopped
@@ -16,13 +18,20 @@ FIRST_LOOK_SECONDS = 0.1
 LONGEST_LOOK_SECONDS = 2.0
 RENEWALS = 3
 """In the time of a lease."""
+CALLS_AT_ONCE = 64
+
+T = TypeVar("T")
+
+_calls = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="delegation")
+"""Threads of their own: other agents may be slow, and what the turn records must not wait for them."""
 
 
 class Delegation:
     """The child is canceled when this task is canceled or halted, when it can not be followed any more, and
     when the turn ends before it has settled, unless it was detached.
 
-    Settled: it has ended, or waits for an answer or a credential.
+    Settled: it has ended, or waits for an answer or a credential. Then it waits on when the turn ends, and is
+    canceled only if this task is canceled before it ends.
     """
 
     def __init__(self, handed: Handed, lease_seconds: float | None) -> None:
@@ -30,7 +39,6 @@ class Delegation:
         self._lease_seconds = lease_seconds
         self._sending: asyncio.Task[None] | None = None
         self._renewing: asyncio.Task[None] | None = None
-        self._one_at_a_time = asyncio.Lock()
 
     @property
     def id(self) -> str:
@@ -47,13 +55,15 @@ class Delegation:
         return settled.outcome if settled is not None else None
 
     async def start(self) -> None:
-        await asyncio.to_thread(self._handed.note)
-        self._sending = asyncio.create_task(self._call(self._handed.send))
+        await _in_thread(self._handed.note)
+        self._sending = asyncio.create_task(_in_thread(self._handed.send))
+        self._sending.add_done_callback(_heeded)
         await asyncio.wait({self._sending}, timeout=START_SECONDS)
         if self._sending.done():
             self._sending.result()
         if self._lease_seconds is not None:
             self._renewing = asyncio.create_task(self._renew(self._lease_seconds / RENEWALS))
+            self._renewing.add_done_callback(_heeded)
 
     @overload
     async def wait(self) -> Settled: ...
@@ -69,18 +79,17 @@ class Delegation:
         return self._handed.settled
 
     async def detach(self) -> None:
-        """Lets it go on by itself, whatever becomes of this task."""
+        """Lets it go on by itself, whatever becomes of this task, once it has been sent.
+
+        Raises `Refused` for leased work, which ends when nobody renews its lease.
+        """
         await self._sent()
-        await self._call(self._handed.detach)
+        await _in_thread(self._handed.detach)
 
     async def cancel(self) -> None:
-        """Asks for it to be canceled. Does not wait for that."""
-        await self._sent()
-        if self._handed.settled is None:
-            await self._call(self._drop)
-
-    def _drop(self) -> None:
-        self._handed.give_up(Settled(Outcome.CANCEL_REQUESTED))
+        """Asks for it to be canceled, and waits neither for that nor for its send. Raises `Refused` for one
+        that was let go."""
+        await _in_thread(self._handed.cancel)
 
     async def _follow(self) -> Settled:
         await self._sent()
@@ -88,11 +97,8 @@ class Delegation:
         while (settled := self._handed.settled) is None:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311
             pause = min(LONGEST_LOOK_SECONDS, pause * 1.5)
-            await self._call(self._look)
+            await _in_thread(self._handed.look)
         return settled
-
-    def _look(self) -> None:
-        self._handed.look()
 
     async def _sent(self) -> None:
         if self._sending is None:
@@ -105,8 +111,14 @@ class Delegation:
             await self._sent()
             while self._handed.settled is None:
                 await asyncio.sleep(every)
-                await self._call(self._handed.renew)
+                await _in_thread(self._handed.renew)
 
-    async def _call(self, work: Callable[[], None]) -> None:
-        async with self._one_at_a_time:
-            await asyncio.to_thread(work)
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    return await asyncio.get_running_loop().run_in_executor(_calls, copy_context().run, work)
+
+
+def _heeded(task: asyncio.Task[None]) -> None:
+    """What it raises is told to whoever waits for it, and need not be told otherwise."""
+    if not task.cancelled():
+        task.exception()

@@ -207,7 +207,15 @@ class Turn:
             work = Message(message_id=new_id(), role=Role.USER, parts=[Part(text=work)])
         if skill is not None:
             work = work.model_copy(update={"metadata": {**(work.metadata or {}), SKILL_HINT: skill}})
-        handed = Handed(self._run, self._peers, agent, work, lease=lease, deadline=deadline)
+        handed = Handed(
+            self._run,
+            self._peers,
+            agent,
+            work,
+            lease=lease,
+            deadline=deadline,
+            self_approval=self._gate.self_approval,
+        )
         delegation = Delegation(handed, lease.total_seconds() if lease is not None else None)
         await delegation.start()
         return delegation

@@ -5,12 +5,14 @@ woken when the task is canceled, halted, lost or ends, else by a row that falls 
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 from interlock.a2a.errors import TaskNotCancelable, TaskNotFound
-from interlock.a2a.models import Task, TaskState
+from interlock.a2a.models import JsonObject, Task, TaskState
 from interlock.engine.context import Engine, attempts
 from interlock.engine.errors import SendCanceled
 from interlock.engine.facts import DELEGATION, Fact
@@ -44,6 +46,8 @@ DELEGATED = "delegated"
 LOOK_EVERY = timedelta(seconds=60)
 LATE = timedelta(seconds=30)
 """How long after the end of its sending a message may still arrive."""
+MAX_DELEGATIONS = 1000
+"""Of one task."""
 MAX_LOOKS = 14
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=15)
@@ -59,6 +63,8 @@ OUTCOMES: Mapping[TaskState, Outcome] = {
 }
 """Of a task that has settled."""
 
+Cancel = Callable[[Delegation], Exception | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Children:
@@ -68,9 +74,12 @@ class Children:
     peers: Peers
     park: Callable[[Delegation], None]
     """Puts a delegation whose cancel is given up where an alarm sees it. May be called twice for one."""
+    each: Callable[[Cancel, Iterable[Delegation]], Iterable[Exception | None]] = map
+    """Cancels several at once, where there are threads: none waits for the slow server of another."""
 
 
 def delegations(table: Table, tenant: str, task_id: str) -> list[Delegation]:
+    """All of a task, oldest first."""
     found: list[Delegation] = []
     cursor: str | None = None
     while True:
@@ -88,9 +97,9 @@ def due_row(delegation: Delegation, at: str) -> Put:
     return Put(due.key, due.item())
 
 
-def change(delegation: Delegation, **changes: str | int) -> tuple[Delegation, Update]:
+def change(delegation: Delegation, **changes: Any) -> tuple[Delegation, Update]:
     """Every change of a delegation: `rev` decides between its run and whoever cancels it."""
-    changed = replace(delegation, rev=delegation.rev + 1, **changes)  # type: ignore[arg-type]
+    changed = replace(delegation, rev=delegation.rev + 1, **changes)
     given: Item = {"rev": changed.rev, **changes}
     return changed, Update(delegation.key, given, conditions=(Equals("rev", delegation.rev),))
 
@@ -106,65 +115,113 @@ def told(delegation: Delegation, meta: TaskMeta, action: str) -> Fact:
     return Fact(DELEGATION, f"agent:{meta.agent}", detail=detail).about(meta)
 
 
-def looked_after(meta: TaskMeta, delegation: Delegation) -> bool:
-    """Whether the run that made it still holds its turn."""
-    held = (meta.fence, meta.turn) == (delegation.fence, delegation.turn)
-    return held and meta.task_state is TaskState.WORKING
+def shown(delegation: Delegation) -> JsonObject:
+    """As the parent task has it in its metadata."""
+    members: JsonObject = {"id": delegation.id, "to": delegation.to, "status": delegation.status}
+    if delegation.child is not None:
+        members["taskId"] = delegation.child
+    if delegation.outcome is not None:
+        members["outcome"] = delegation.outcome
+    return members
+
+
+def forsaken(meta: TaskMeta, delegation: Delegation) -> bool:
+    """Whether it is to be canceled."""
+    if delegation.status == Delegation.OPEN:
+        held = (meta.fence, meta.turn) == (delegation.fence, delegation.turn)
+        return not held or meta.task_state is not TaskState.WORKING
+    if delegation.status == Delegation.WAITING:
+        return meta.task_state is TaskState.CANCELED
+    return delegation.status == Delegation.CANCELING
+
+
+def rests(meta: TaskMeta, delegation: Delegation) -> bool:
+    """Whether it is over, and will never be canceled."""
+    waits = delegation.status == Delegation.WAITING
+    return delegation.over or (waits and meta.task_state.terminal and not forsaken(meta, delegation))
 
 
 def delegation_due(engine: Engine, key: Key, due: Due) -> None:
-    """Wakes for what is to be canceled, and comes back until it has settled. The row goes only then."""
+    """Wakes for what is to be canceled, and comes back until it rests. The row goes only then."""
     for _ in attempts(engine.clock):
-        delegation, meta = _read(engine, due.tenant, due.task_id, due.id)
+        found = _read(engine, due.tenant, due.task_id, due.id)
         writes: list[Write] = [Delete(key, (Equals("at", due.at),))]
-        if not delegation.over:
+        wakes, at = False, None
+        if found is not None and not rests(found[1], found[0]):
+            delegation, meta = found
             now = engine.clock.now()
-            writes.append(due_row(delegation, instant(now + _wait(delegation))))
-            if not looked_after(meta, delegation):
-                engine.waker.wake_children(due.tenant, due.task_id)
+            wakes, at = _next(delegation, meta, now)
+            writes.append(due_row(delegation, instant(at)))
         try:
             engine.table.write(*writes)
         except ConditionFailed:
             return  # somebody else has handled it
         except OutcomeUnknown:
             continue
+        if wakes:
+            engine.waker.wake_children(due.tenant, due.task_id)
+        if at is not None:
+            engine.waker.wake_timer(replace(due, at=instant(at)).key, at)
         return
 
 
-def _wait(delegation: Delegation) -> timedelta:
-    """Until it is looked at again."""
-    if delegation.status == Delegation.OPEN:
-        return LOOK_EVERY
-    longest: timedelta = min(LONGEST_RETRY, FIRST_RETRY * 2**delegation.looked)
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311
+def _next(delegation: Delegation, meta: TaskMeta, now: datetime) -> tuple[bool, datetime]:
+    """Whether it is to be tried now, and when it is to be looked at again."""
+    if not forsaken(meta, delegation):
+        return False, now + (LOOK_EVERY if delegation.status == Delegation.OPEN else LONGEST_RETRY)
+    if delegation.retry_at is not None and instant(now) < delegation.retry_at:
+        return False, parse_instant(delegation.retry_at)
+    return True, now + _back_off(delegation.looked + 1)
 
 
-def _read(engine: Engine, tenant: str, task_id: str, delegation_id: str) -> tuple[Delegation, TaskMeta]:
+def _back_off(tries: int) -> timedelta:
+    longest: timedelta = min(LONGEST_RETRY, FIRST_RETRY * 2**tries)
+    return longest
+
+
+def _read(
+    engine: Engine, tenant: str, task_id: str, delegation_id: str
+) -> tuple[Delegation, TaskMeta] | None:
     item, meta_item = engine.table.get_many(
         [Delegation.key_of(tenant, task_id, delegation_id), TaskMeta.key_of(tenant, task_id)]
     )
     if item is None or meta_item is None:
-        raise AssertionError("a delegation that is not there")
+        return None
     return Delegation.read(item), TaskMeta.read(meta_item)
 
 
 def cancel_children(children: Children, tenant: str, task_id: str) -> None:
-    """Cancels what the task has delegated and no run looks after. Any number may do so at once."""
-    for delegation in delegations(children.engine.table, tenant, task_id):
-        if not delegation.over:
-            _cancel(children, delegation)
+    """Cancels what the task has delegated and nobody looks after. Any number may do so at once.
+
+    One that can not be handled raises after all others were.
+    """
+    left = [one for one in delegations(children.engine.table, tenant, task_id) if not one.over]
+    failed = [error for error in children.each(partial(_tried, children), left) if error is not None]
+    if failed:
+        raise failed[0]
+
+
+def _tried(children: Children, seen: Delegation) -> Exception | None:
+    try:
+        _cancel(children, seen)
+    except Exception as error:  # noqa: BLE001
+        return error
+    return None
 
 
 def _cancel(children: Children, seen: Delegation) -> None:
     engine = children.engine
     for _ in attempts(engine.clock):
-        delegation, meta = _read(engine, seen.tenant, seen.task_id, seen.id)
-        if delegation.over or looked_after(meta, delegation):
+        found = _read(engine, seen.tenant, seen.task_id, seen.id)
+        if found is None or not forsaken(found[1], found[0]):
             return
-        if delegation.status == Delegation.OPEN:
+        (delegation, meta), now = found, engine.clock.now()
+        if delegation.retry_at is not None and instant(now) < delegation.retry_at:
+            return
+        if delegation.status != Delegation.CANCELING:
             # From here on the run can neither settle it nor let it go.
             canceling, write = change(delegation, status=Delegation.CANCELING)
-            fact = told(canceling, meta, "cancel").put(seen.tenant, engine.clock.now())
+            fact = told(canceling, meta, "cancel").put(seen.tenant, now)
             try:
                 engine.table.write(write, fact)
             except (ConditionFailed, OutcomeUnknown):
@@ -180,45 +237,52 @@ def _cancel(children: Children, seen: Delegation) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What a try has brought: an outcome that stands, or None; and the child, if it is known by now."""
+    """What a try has brought. `over`: `outcome` stands; else it is to be tried again, and is the outcome
+    when no further try is made. `child`, if it is known by now."""
 
-    outcome: Outcome | None
+    over: bool
+    outcome: Outcome
     child: str | None = None
-    instead: Outcome = Outcome.CANCEL_FAILED
-    """What is told of it when no further try is made."""
-    counts: bool = True
 
 
 def _noted(children: Children, delegation: Delegation, meta: TaskMeta, answer: _Answer) -> list[Write]:
-    now = children.engine.clock.now()
-    changes: dict[str, str | int] = {} if answer.child is None else {"child": answer.child}
-    looked = delegation.looked + answer.counts
-    if answer.outcome is not None:
-        changes |= {"status": Delegation.SETTLED, "outcome": answer.outcome, "settled_at": instant(now)}
+    now, looked = children.engine.clock.now(), delegation.looked + 1
+    changes: dict[str, Any] = {} if answer.child is None else {"child": answer.child}
+    action = None
+    if answer.over:
+        action = Delegation.SETTLED
     elif looked >= MAX_LOOKS:
-        changes |= {"status": Delegation.PARKED, "outcome": answer.instead, "settled_at": instant(now)}
+        action = Delegation.PARKED
         children.park(delegation)
+    if action is not None:
+        changes |= {"status": action, "outcome": answer.outcome, "settled_at": instant(now)}
     else:
-        changes |= {"outcome": answer.instead, "looked": looked}
+        pause = _back_off(looked) * random.uniform(0.5, 1.0)  # noqa: S311
+        changes |= {"looked": looked, "retry_at": instant(now + pause)}
+        if answer.outcome is Outcome.CANCEL_REQUESTED:
+            changes["outcome"] = answer.outcome
     changed, write = change(delegation, **changes)
     writes: list[Write] = [write]
-    if changed.over:
-        writes.append(told(changed, meta, "settled").put(delegation.tenant, now))
+    if action is not None:
+        writes.append(told(changed, meta, action).put(delegation.tenant, now))
     return writes
 
 
 def _ask(children: Children, delegation: Delegation) -> _Answer:
     """One try to cancel the child, and to learn that it has ended."""
-    peers = children.peers
+    peers, child = children.peers, delegation.child
     try:
         to = peers.resolve(delegation.to)
-        if delegation.child is not None:
-            return _answer(peers, to, delegation.child)
-        return _search(children, to, delegation)
+        if child is None:
+            return _search(children, to, delegation)
+        if delegation.ours:
+            return _end(peers, to, child)
+        return _end_all(peers, to, [child, *_found(peers, to, delegation)])
     except PeerRefused as refused:
-        return _Answer(Outcome.UNREACHABLE if refused.code == TaskNotFound.code else None)
+        gone = refused.code == TaskNotFound.code
+        return _Answer(gone, Outcome.UNREACHABLE if gone else Outcome.CANCEL_FAILED)
     except PeerUnreachable:
-        return _Answer(None)
+        return _Answer(False, Outcome.UNREACHABLE if child is None else Outcome.CANCEL_FAILED)
 
 
 def _search(children: Children, to: PeerAddress, delegation: Delegation) -> _Answer:
@@ -229,34 +293,40 @@ def _search(children: Children, to: PeerAddress, delegation: Delegation) -> _Ans
     """
     peers = children.peers
     try:
-        task = peers.cancel(to, delegation.id, metadata={IDEMPOTENCY_METADATA: delegation.id})
-        return _settled(task)
+        return _settled(peers.cancel(to, delegation.id, metadata={IDEMPOTENCY_METADATA: delegation.id}))
     except PeerRefused as refused:
         if refused.reason == SendCanceled.reason:
-            return _Answer(Outcome.CANCELED)
-        if refused.code == TaskNotCancelable.code:
-            # Its send is known there, and what came of it has ended.
-            return _Answer(Outcome.COMPLETED)
-    try:
-        found = peers.find(to, delegation.id)
-    except PeerRefused:
-        found = []
+            return _Answer(True, Outcome.CANCELED)
+    found = _found(peers, to, delegation)
     if found:
-        return _answer(peers, to, found[0].id)
-    over = children.engine.clock.now() > parse_instant(delegation.send_until) + LATE
-    return _Answer(Outcome.UNREACHABLE if over else None, instead=Outcome.UNREACHABLE, counts=over)
+        return _end_all(peers, to, found)
+    late = children.engine.clock.now() > parse_instant(delegation.send_until) + LATE
+    return _Answer(late, Outcome.UNREACHABLE)
 
 
-def _answer(peers: Peers, to: PeerAddress, child: str) -> _Answer:
+def _found(peers: Peers, to: PeerAddress, delegation: Delegation) -> list[str]:
+    """A server that does not know a send by its key may have made a task of each try."""
     try:
-        return _settled(peers.cancel(to, child))
+        return [task.id for task in peers.find(to, delegation.id) if task.id != delegation.child]
+    except PeerRefused:
+        return []
+
+
+def _end_all(peers: Peers, to: PeerAddress, tasks: Sequence[str]) -> _Answer:
+    """The answer about the first that goes on, else about the first."""
+    answers = [_end(peers, to, task) for task in tasks]
+    return next((answer for answer in answers if not answer.over), answers[0])
+
+
+def _end(peers: Peers, to: PeerAddress, task_id: str) -> _Answer:
+    try:
+        return _settled(peers.cancel(to, task_id))
     except PeerRefused as refused:
         if refused.code != TaskNotCancelable.code:
             raise
-        return _settled(peers.get(to, child))
+        return _settled(peers.get(to, task_id))
 
 
 def _settled(task: Task) -> _Answer:
-    if task.status.state.terminal:
-        return _Answer(OUTCOMES[task.status.state], task.id)
-    return _Answer(None, task.id, Outcome.CANCEL_REQUESTED)
+    ended = task.status.state.terminal
+    return _Answer(ended, OUTCOMES[task.status.state] if ended else Outcome.CANCEL_REQUESTED, task.id)

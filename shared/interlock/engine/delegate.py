@@ -1,15 +1,16 @@
 """Handing work to another agent, from a run: recorded, then sent, followed, and let go or settled."""
 
-from contextlib import suppress
+import threading
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from interlock.a2a.errors import TaskNotFound
-from interlock.a2a.models import JsonObject, Message, Task
-from interlock.engine.children import OUTCOMES, change, told
+from interlock.a2a.models import JsonObject, Message, Task, TaskState
+from interlock.engine.children import LOOK_EVERY, OUTCOMES, change, due_row, told
 from interlock.engine.context import attempts, barred, new_id
 from interlock.engine.peers import PeerAddress, PeerRefused, Peers, PeerUnreachable
-from interlock.engine.ports import ConditionFailed, OutcomeUnknown, StoreError, Write
+from interlock.engine.ports import Check, ConditionFailed, Equals, OutcomeUnknown, Write
 from interlock.engine.records import Delegation, instant, parse_instant
 from interlock.engine.run_turn import Refused, TurnRun, TurnStopped
 from interlock.oversight import delegation as terms_of
@@ -32,9 +33,9 @@ class Settled:
 
 
 class Handed:
-    """One delegation of a run. Its methods block; none of them is called by two threads at once.
+    """One delegation of a run. Its methods block, and may be called from several threads.
 
-    Raises `TurnStopped` once the run no longer holds its turn: then others see to the child.
+    They raise `TurnStopped` once the run no longer holds its turn: then others see to the child.
     """
 
     def __init__(
@@ -46,24 +47,22 @@ class Handed:
         *,
         lease: timedelta | None = None,
         deadline: datetime | None = None,
+        self_approval: bool = False,
     ) -> None:
-        """Raises `Refused` for an agent that is not known, or terms that break a rule; nothing is stored."""
+        """`self_approval`: the run's requesters may approve what it asks leave for, so they may there too.
+
+        A message with a task id goes on with a child that waits. Raises `Refused` for an agent that is not
+        known, or terms that break a rule; nothing is stored.
+        """
         self._run, self._peers, self._lease = run, peers, lease
-        meta, engine = run.meta, run.engine
+        engine, meta = run.engine, run.meta
         try:
             self._address: PeerAddress = peers.resolve(to)
-            if lease is not None:
-                terms_of.check_lease(lease)
+            self._terms = _terms(run, lease, deadline, self_approval)
         except (PeerRefused, MalformedTerms) as error:
             raise Refused(str(error)) from error
-        excluded = barred(meta)
-        if meta.depth >= MAX_DEPTH:
-            raise Refused(f"work is handed down at most {MAX_DEPTH} times")
-        if len(excluded) > MAX_EXCLUDED:
-            raise Refused(f"more than {MAX_EXCLUDED} may not approve")
-        inherited = parse_instant(meta.deadline) if meta.deadline is not None else None
-        ends = [end for end in (deadline, inherited) if end is not None]
-        self._terms = Terms(meta.depth + 1, excluded, lease, min(ends, default=None))
+        if lease is not None and message.task_id is not None:
+            raise Refused("a lease is granted with a new task only")
         now = engine.clock.now()
         self.record = Delegation(
             tenant=meta.tenant,
@@ -74,9 +73,13 @@ class Handed:
             fence=run.fence,
             made_at=instant(now),
             send_until=instant(now + timedelta(seconds=SEND_SECONDS)),
+            child=message.task_id,
         )
-        self._message = message.model_copy(update={"context_id": self.record.id})
+        context = self.record.id if message.task_id is None else None
+        self._message = message.model_copy(update={"context_id": context})
         self._heard_at = now
+        self._sent = False
+        self._changing = threading.Lock()
         self.settled: Settled | None = None
 
     def note(self) -> None:
@@ -94,35 +97,18 @@ class Handed:
             )
         except PeerRefused as refused:
             self._settle(Settled(Outcome.FAILED, text=str(refused)))
-            return
         except PeerUnreachable:
             self.give_up(Settled(Outcome.UNREACHABLE, text="The agent did not answer."))
-            return
-        self._heard_at = engine.clock.now()
-        if isinstance(sent, Message):
-            self._settle(Settled(Outcome.MESSAGE, message=sent))
-            return
-        try:
-            self._change(child=sent.id)
-        except TurnStopped:
-            # Stopped meanwhile, by somebody who could not know the child: now it can be told to stop too.
-            self._disown(sent.id)
-            raise
-        self._take(sent)
-
-    def _disown(self, child: str) -> None:
-        with suppress(PeerRefused, PeerUnreachable):
-            self._peers.cancel(self._address, child)
-        engine = self._run.engine
-        item = engine.table.get(self.record.key)
-        current = Delegation.read(item) if item is not None else self.record
-        if not current.over and current.child is None:
-            with suppress(StoreError):
-                engine.table.write(change(current, child=child)[1])
+        else:
+            self._heard_at = engine.clock.now()
+            if isinstance(sent, Message):
+                self._settle(Settled(Outcome.MESSAGE, message=sent))
+            else:
+                self._learn(sent)
 
     def look(self) -> Settled | None:
         """How it stands, from its server. A child that can not be followed any more is given up."""
-        if self.settled is not None or self.record.child is None:
+        if self.settled is not None or not self._sent or self.record.child is None:
             return self.settled
         engine = self._run.engine
         try:
@@ -139,30 +125,89 @@ class Handed:
         return self.settled
 
     def renew(self) -> None:
-        """Sends the same work again, which renews its lease."""
-        if self._lease is None or self.settled is not None or self.record.child is None:
+        """Sends the same work again, which renews its lease: at a server that has said that it grants one.
+
+        To another it would be more work.
+        """
+        if self._lease is None or not self.record.ours or self.settled or self._run.stopped.is_set():
             return
+        seconds = self._lease.total_seconds() / 3
         try:
             self._peers.send(
-                self._address,
-                self._message,
-                key=self.record.id,
-                metadata=self._metadata(),
-                seconds=self._lease.total_seconds() / 3,
+                self._address, self._message, key=self.record.id, metadata=self._metadata(), seconds=seconds
             )
         except (PeerRefused, PeerUnreachable):
             return  # whoever follows the child sees what became of it
 
     def detach(self) -> None:
-        """From now on it is nobody's: it goes on whatever becomes of this task."""
-        if self.settled is None:
-            self._change(status=Delegation.DETACHED)
+        """From now on it is nobody's: it goes on whatever becomes of this task.
+
+        Raises `Refused` for leased work, which ends when nobody renews its lease.
+        """
+        if self._lease is not None:
+            raise Refused("leased work ends with its lease, and can not be let go")
+        meta = self._run.meta
+        holds = (Equals("fence", self._run.fence), Equals("turn", self._run.turn))
+        working = Equals("state", TaskState.WORKING.value)
+        with self._changing:
+            if self.settled is None and self.record.status == Delegation.OPEN:
+                # A task that was canceled cancels what it had handed down until then.
+                self._change(Check(meta.key, (*holds, working)), status=Delegation.DETACHED)
+
+    def cancel(self) -> None:
+        """Raises `Refused` for what was let go."""
+        if self.record.status == Delegation.DETACHED:
+            raise Refused("it was let go, and is not this task's any more")
+        self.give_up(Settled(Outcome.CANCEL_REQUESTED))
 
     def give_up(self, settled: Settled) -> None:
         """The run looks after it no longer, and it is to be canceled."""
-        self._change(status=Delegation.CANCELING, outcome=settled.outcome)
-        self.settled = settled
+        with self._changing:
+            if self.settled is not None:
+                return
+            if self.record.status == Delegation.OPEN:
+                self._change(status=Delegation.CANCELING, outcome=settled.outcome)
+            self.settled = settled
         self._run.engine.waker.wake_children(self.record.tenant, self.record.task_id)
+
+    def _learn(self, sent: Task) -> None:
+        ours = terms_of.TAKEN in (sent.metadata or {})
+        with self._changing:
+            self._sent = True
+            if self.settled is not None:
+                # Given up while it was being sent.
+                self._disown(sent.id, ours)
+                return
+            try:
+                self._change(child=sent.id, ours=ours)
+            except TurnStopped:
+                # Stopped meanwhile, by somebody who could not know the child: now it can be told to stop too.
+                self._disown(sent.id, ours)
+                raise
+        self._take(sent)
+
+    def _disown(self, child: str, ours: bool) -> None:
+        """It was to be canceled before it was known, and may count as not to be reached by now."""
+        engine = self._run.engine
+        for _ in attempts(engine.clock):
+            item = engine.table.get(self.record.key)
+            if item is None:
+                return
+            current, now = Delegation.read(item), instant(engine.clock.now())
+            if current.child == child:
+                return
+            changed, write = change(
+                current, child=child, ours=ours, status=Delegation.CANCELING, retry_at=now
+            )
+            writes: list[Write] = [write]
+            if current.over:
+                writes.append(due_row(changed, instant(engine.clock.now() + LOOK_EVERY)))
+            try:
+                engine.table.write(*writes)
+            except (ConditionFailed, OutcomeUnknown):
+                continue
+            engine.waker.wake_children(current.tenant, current.task_id)
+            return
 
     def _metadata(self) -> JsonObject:
         return {terms_of.KEY: self._terms.to_wire()}
@@ -173,25 +218,49 @@ class Handed:
             self._settle(Settled(outcome, task=task))
 
     def _settle(self, settled: Settled) -> None:
+        waits = settled.outcome is Outcome.INTERRUPTED
+        status = Delegation.WAITING if waits else Delegation.SETTLED
         at = instant(self._run.engine.clock.now())
-        self._change(status=Delegation.SETTLED, outcome=settled.outcome, settled_at=at)
-        self.settled = settled
+        with self._changing:
+            if self.settled is not None:
+                return
+            if self.record.status == Delegation.OPEN:
+                self._change(status=status, outcome=settled.outcome, settled_at=at)
+            self.settled = settled
 
-    def _change(self, **changes: str) -> None:
+    def _change(self, *checks: Check, **changes: Any) -> None:
         """Decides against whoever cancels it meanwhile: then the run does not hold its turn any more."""
         engine = self._run.engine
         for _ in attempts(engine.clock):
             changed, write = change(self.record, **changes)
-            writes: list[Write] = [write]
+            writes: list[Write] = [write, *checks]
             if changed.status != self.record.status:
                 now = engine.clock.now()
                 writes.append(told(changed, self._run.meta, changed.status).put(changed.tenant, now))
             try:
                 engine.table.write(*writes)
             except ConditionFailed as failed:
-                if failed.old.get(0, {}) != changed.item():
+                old = failed.old.get(0)
+                # Unless it is from an earlier try, whose reply was lost.
+                if not old or Delegation.read(old) != changed:
                     raise TurnStopped from failed
             except OutcomeUnknown:
                 continue
             self.record = changed
             return
+
+
+def _terms(run: TurnRun, lease: timedelta | None, deadline: datetime | None, self_approval: bool) -> Terms:
+    """Raises `MalformedTerms`."""
+    meta = run.meta
+    if meta.depth >= MAX_DEPTH:
+        raise MalformedTerms(f"work is handed down at most {MAX_DEPTH} times")
+    excluded = frozenset(meta.inherited.split()) if self_approval else barred(meta)
+    if len(excluded) > MAX_EXCLUDED:
+        raise MalformedTerms(f"more than {MAX_EXCLUDED} may not approve")
+    if lease is not None:
+        terms_of.check_lease(lease)
+    ends = [terms_of.check_deadline(deadline)] if deadline is not None else []
+    if meta.deadline is not None:
+        ends.append(parse_instant(meta.deadline))
+    return Terms(meta.depth + 1, excluded, lease, min(ends, default=None))

@@ -3,6 +3,7 @@
 from interlock.a2a.errors import InvalidParams
 from interlock.a2a.models import (
     GetTaskRequest,
+    JsonObject,
     ListTasksRequest,
     ListTasksResponse,
     Task,
@@ -10,6 +11,7 @@ from interlock.a2a.models import (
     TaskStatus,
     timestamp,
 )
+from interlock.engine.children import delegations, shown
 from interlock.engine.context import Engine
 from interlock.engine.ports import Value
 from interlock.engine.records import (
@@ -35,7 +37,16 @@ def get_task(
     check_tenant(caller, request.tenant)
     view = visible_task(engine, caller, request.id)
     progress = quorum_progress(engine.table, view.meta)
-    return present(*view, extensions, history_length=request.history_length, progress=progress)
+    delegated: list[JsonObject] = []
+    if view.meta.delegates:
+        delegated = [shown(each) for each in delegations(engine.table, caller.tenant, request.id)]
+    return present(
+        *view,
+        extensions,
+        history_length=request.history_length,
+        progress=progress,
+        delegated=delegated,
+    )
 
 
 def list_tasks(

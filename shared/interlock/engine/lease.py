@@ -8,7 +8,7 @@ from interlock.engine.cancel import cancellation
 from interlock.engine.context import Engine, attempts, move, new_id
 from interlock.engine.facts import DELEGATION, Fact
 from interlock.engine.ports import ConditionFailed, Delete, Equals, Key, OutcomeUnknown, Put, Write
-from interlock.engine.records import Due, TaskMeta, instant
+from interlock.engine.records import Due, TaskMeta, instant, parse_instant
 from interlock.oversight.delegation import Terms
 
 LAPSE = "lapse"
@@ -28,6 +28,12 @@ def leased(terms: Terms, now: datetime) -> Mapping[str, Any]:
 def lapse_row(meta: TaskMeta, at: str) -> Put:
     due = Due(LAPSE, meta.tenant, meta.task_id, LAPSE, at)
     return Put(due.key, due.item())
+
+
+def wake_lapse(engine: Engine, meta: TaskMeta) -> None:
+    """A lease is short: it does not wait for the sweeper."""
+    if meta.lapses_at is not None:
+        engine.waker.wake_timer(lapse_row(meta, meta.lapses_at).key, parse_instant(meta.lapses_at))
 
 
 def renew(engine: Engine, seen: TaskMeta, terms: Terms) -> None:
@@ -62,21 +68,21 @@ def lapse(engine: Engine, key: Key, due: Due) -> None:
         item = engine.table.get(TaskMeta.key_of(due.tenant, due.task_id))
         meta = TaskMeta.read(item) if item is not None else None
         now = engine.clock.now()
-        mine = Delete(key, (Equals("at", due.at),))
         at = meta.lapses_at if meta is not None and not meta.task_state.terminal else None
-        writes: list[Write]
-        if meta is None or at is None:
-            writes = [Delete(key)]
-        elif at > instant(now):
-            writes = [mine, lapse_row(meta, at)]
-        else:
-            writes = [mine, *cancellation(meta, now, op, by=None, text=LAPSED)[1]]
+        writes: list[Write] = [Delete(key, (Equals("at", due.at),))]
+        waits = at is not None and at > instant(now)
+        if meta is not None and at is not None:
+            waiting: list[Write] = [lapse_row(meta, at)]
+            writes += waiting if waits else cancellation(meta, now, op, by=None, text=LAPSED)[1]
         try:
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
             if engine.table.get(key) is None:
                 return
             continue
-        if meta is not None and meta.delegates and at is not None and at <= instant(now):
-            engine.waker.wake_children(meta.tenant, meta.task_id)
+        if meta is not None and at is not None:
+            if waits:
+                wake_lapse(engine, meta)
+            elif meta.delegates:
+                engine.waker.wake_children(meta.tenant, meta.task_id)
         return

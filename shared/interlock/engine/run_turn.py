@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from interlock.a2a.errors import A2AError, Unavailable
 from interlock.a2a.models import Artifact, JsonObject, Message, TaskState
-from interlock.engine.children import LOOK_EVERY, due_row, told
+from interlock.engine.children import LOOK_EVERY, MAX_DELEGATIONS, due_row, told
 from interlock.engine.context import (
     Engine,
     agent_message,
@@ -384,8 +384,10 @@ class TurnRun:
                 if self.stopped.is_set():
                     raise TurnStopped
                 now, meta = engine.clock.now(), self.meta
-                fact = told(delegation, meta, "made")
-                moved, writes = move(meta, None, now=now, op=op, changes={"delegates": True}, fact=fact)
+                if meta.delegates >= MAX_DELEGATIONS:
+                    raise Refused(f"a task hands work down at most {MAX_DELEGATIONS} times")
+                fact, count = told(delegation, meta, "made"), {"delegates": meta.delegates + 1}
+                moved, writes = move(meta, None, now=now, op=op, changes=count, fact=fact)
                 writes.append(Put(delegation.key, delegation.item(), (Missing("v"),)))
                 writes.append(due_row(delegation, instant(now + LOOK_EVERY)))
                 writes.extend(unless_halted(meta))

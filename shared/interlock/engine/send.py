@@ -40,7 +40,7 @@ from interlock.engine.dispatch import start
 from interlock.engine.errors import SendCanceled
 from interlock.engine.facts import TASK_EVENT, Fact, current_trace
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, look, unless_halted
-from interlock.engine.lease import lapse_row, leased, renew
+from interlock.engine.lease import lapse_row, leased, renew, wake_lapse
 from interlock.engine.ports import ConditionFailed, Missing, OutcomeUnknown, Put, Write
 from interlock.engine.push import Push, keep, new_config, prepare
 from interlock.engine.records import (
@@ -216,6 +216,8 @@ def create_task(
         sent = _write_task(engine, new)
         view = _accepted(engine, sent) if isinstance(sent, TaskView) else _accepted_before(engine, new, sent)
         if view is not None:
+            if isinstance(sent, TaskView):
+                wake_lapse(engine, view.meta)
             if not view.meta.held:
                 engine.waker.wake_turn(caller.tenant, view.meta.task_id, 1)
             return view
@@ -296,7 +298,7 @@ def _new_meta(new: New, task_id: str, context_id: str, now: datetime) -> TaskMet
         view_at=f"{at}#{task_id}",
         push=new.notify is not None,
         trace=current_trace(),
-        send_key=new.key,
+        send_key=new.key if new.terms is None else None,
         source=new.source,
         **(leased(new.terms, now) if new.terms is not None else {}),
     )
@@ -372,13 +374,13 @@ def _accepted_before(engine: Engine, new: New, noted: SendKey) -> TaskView | Non
     """The task of an earlier send under the same key. None: a halt took it back, so it is to be sent again.
 
     While halted it is not told, and nothing is taken back: the first send was accepted. A parent that sends
-    its work again renews its lease.
+    its work again renews its lease; what a halt took back of it stays canceled.
     """
     earlier = _same_send(noted, new.message)
     view = visible_task(engine, new.caller, earlier)
     moment = look(engine, view.meta)
     moment.refuse()
-    if moment.meta is not None and moment.meta.withdrawn:
+    if moment.meta is not None and moment.meta.withdrawn and moment.meta.send_key is not None:
         return None
     if new.terms is not None:
         renew(engine, view.meta, new.terms)

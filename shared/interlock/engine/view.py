@@ -16,7 +16,7 @@ from interlock.a2a.models import (
 )
 from interlock.engine.ports import Item, Key, Table
 from interlock.engine.records import Checkpoint, Event, TaskMeta, event_key, read_event, task_pk
-from interlock.oversight import approvals, hitl_prompt
+from interlock.oversight import approvals, delegation, hitl_prompt
 
 EVENTS = "EVT#"
 META = "META"
@@ -109,10 +109,11 @@ def present(
     history_length: int | None = None,
     include_artifacts: bool = True,
     progress: JsonObject | None = None,
+    delegated: Sequence[JsonObject] = (),
 ) -> Task:
     """The task for a request that activated `extensions`. A history length of 0 omits the history.
 
-    `progress` is that of the quorum it waits for, if it does.
+    `progress` is that of the quorum it waits for, if it does. `delegated` is what it has handed down.
     """
     last = next(event.status for event in reversed(events) if event.status is not None)
     if progress is not None and last.message is not None:
@@ -124,7 +125,18 @@ def present(
         status=shown_status(last, extensions),
         artifacts=(artifacts(events) or None) if include_artifacts else None,
         history=_shown_history(history(events), history_length, extensions),
+        metadata=_metadata(meta, delegated),
     )
+
+
+def _metadata(meta: TaskMeta, delegated: Sequence[JsonObject]) -> JsonObject | None:
+    members: JsonObject = {}
+    if delegated:
+        members[delegation.KEY] = list(delegated)
+    if meta.depth:
+        terms = {"depth": meta.depth, "leaseUntil": meta.lease_until, "deadline": meta.deadline}
+        members[delegation.TAKEN] = {name: term for name, term in terms.items() if term is not None}
+    return members or None
 
 
 def quorum_progress(table: Table, meta: TaskMeta) -> JsonObject | None:

@@ -31,6 +31,15 @@ def visible_meta(engine: Engine, caller: Principal, task_id: str) -> TaskMeta:
     return meta
 
 
+def is_there(engine: Engine, caller: Principal, task_id: str) -> bool:
+    """For the caller."""
+    try:
+        visible_meta(engine, caller, task_id)
+    except TaskNotFound:
+        return False
+    return True
+
+
 def visible_task(engine: Engine, caller: Principal, task_id: str) -> TaskView:
     """The same of the whole task."""
     meta_key(caller, task_id)

@@ -13,6 +13,10 @@ from typing import Any
 KEY = "interlock.delegation/v1"
 """In the metadata of the request: `{depth, excluded?, leaseSeconds?, deadline?}`."""
 
+TAKEN = "interlock.delegated/v1"
+"""In the metadata of a task that was delegated, as `{depth, leaseUntil?, deadline?}`: its server keeps to the
+terms, and knows a send by its key. To another, to send again is to hand over more work."""
+
 MAX_DEPTH = 16
 MAX_EXCLUDED = 64
 MAX_LEASE = timedelta(days=1)
@@ -100,6 +104,16 @@ def check_lease(lease: timedelta) -> None:
         raise MalformedTerms(f"a lease is {MIN_LEASE.seconds} seconds to a day")
 
 
+def check_deadline(at: datetime) -> datetime:
+    """In UTC. Raises `MalformedTerms`."""
+    try:
+        if at.tzinfo is not None:
+            return at.astimezone(UTC)
+    except OverflowError:
+        pass
+    raise MalformedTerms("a deadline is a time with its zone, before the year 10000")
+
+
 def _lease(seconds: object) -> timedelta | None:
     if seconds is None:
         return None
@@ -114,9 +128,8 @@ def _deadline(text: object) -> datetime | None:
     if text is None:
         return None
     try:
-        at = datetime.fromisoformat(text) if isinstance(text, str) and len(text) <= 40 else None
+        if isinstance(text, str) and len(text) <= 40:
+            return check_deadline(datetime.fromisoformat(text))
     except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
-        raise MalformedTerms(f"{KEY}.deadline must be a time of RFC 3339")
-    return at
+        pass
+    raise MalformedTerms(f"{KEY}.deadline must be a time of RFC 3339")
