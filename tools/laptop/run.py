@@ -226,7 +226,12 @@ def dev_json(url: str, tokens: dict[str, str]) -> Iterator[None]:
 @contextmanager
 def deployer(endpoint: str) -> Iterator[None]:
     """For a shell: `. .interlock/deployer.sh`."""
-    names = ("INTERLOCK_AUDIT_TABLE", "INTERLOCK_AUDIT_KEY", "INTERLOCK_IDENTITIES_TABLE")
+    names = (
+        "INTERLOCK_TABLE",
+        "INTERLOCK_AUDIT_TABLE",
+        "INTERLOCK_AUDIT_KEY",
+        "INTERLOCK_IDENTITIES_TABLE",
+    )
     variables = aws_environment(endpoint) | {name: os.environ[name] for name in names}
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()]
     private(DEPLOYER, "".join(lines).rstrip())

@@ -2,7 +2,7 @@
 
 import typer
 
-from interlock.cli import audit, conformance, people, tokens
+from interlock.cli import audit, conformance, drill, halts, people, tokens
 from interlock.cli.output import EXIT_CODES
 
 app = typer.Typer(
@@ -15,6 +15,10 @@ app.command(epilog=EXIT_CODES)(people.inbox)
 app.command(epilog=EXIT_CODES)(people.answer)
 app.command(epilog=EXIT_CODES)(people.approve)
 app.command(epilog=EXIT_CODES)(people.deny)
+app.command(epilog=EXIT_CODES)(halts.halt)
+app.command(epilog=EXIT_CODES)(halts.resume)
+app.command(epilog=EXIT_CODES)(halts.status)
+app.command(epilog=EXIT_CODES)(drill.drill)
 app.command(epilog=EXIT_CODES)(conformance.conformance)
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(audit.app, name="audit")

@@ -1,7 +1,7 @@
 """The people's door of a deployment, as the commands call it."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -40,8 +40,12 @@ class Door:
         self._client = client
         self._url = f"{url}/people"
 
-    def get(self, model: type[_Model], path: str, query: Mapping[str, str | int] = {}) -> _Model:
-        return _read(model, self._client.get(f"{self._url}/{path}", params=dict(query)))
+    def get(
+        self, model: type[_Model], path: str, query: Mapping[str, str | int] = {}, *, tries: int = 1
+    ) -> _Model:
+        return self._tell(
+            model, lambda: self._client.get(f"{self._url}/{path}", params=dict(query)), tries=tries
+        )
 
     def post(
         self,
@@ -53,19 +57,33 @@ class Door:
         lost: str,
         tries: int = TRIES,
     ) -> _Model:
-        """Again if the reply is lost: only what can be said twice is said so. `lost` is for when all are."""
+        """Only what can be said twice is said so. `lost` is for when no reply comes."""
         headers = {**({} if content is None else {"Content-Type": "application/json"}), **headers}
+        return self._tell(
+            model,
+            lambda: self._client.post(f"{self._url}/{path}", content=content, headers=headers),
+            tries=tries,
+            lost=lost,
+        )
+
+    def _tell(
+        self, model: type[_Model], send: Callable[[], httpx.Response], *, tries: int, lost: str | None = None
+    ) -> _Model:
         for attempt in range(1, tries + 1):
             try:
-                reply = self._client.post(f"{self._url}/{path}", content=content, headers=headers)
+                reply = send()
+            except httpx.UnsupportedProtocol:
+                raise
             except httpx.TransportError as error:
-                unheard = error
+                if attempt == tries:
+                    if lost is None:
+                        raise
+                    raise Failure(f"No reply: {error}. {lost}", Exit.UNREACHABLE) from error
             else:
                 if reply.status_code not in RETRIED or attempt == tries:
                     return _read(model, reply)
-            if attempt < tries:
-                time.sleep(BACK_OFF_SECONDS * 2 ** (attempt - 1))
-        raise Failure(f"No reply: {unheard}. {lost}", Exit.UNREACHABLE) from unheard
+            time.sleep(BACK_OFF_SECONDS * 2 ** (attempt - 1))
+        raise AssertionError("there is at least one try")
 
 
 def reason_of(failure: Failure) -> str | None:

@@ -15,6 +15,7 @@ DEV_FILE = Path(".interlock/dev.json")
 INSTALLED_IN = Path(sys.prefix).parent
 """Where the file is looked for next: set-up leaves the command line in `.venv` beside it."""
 DEV_IDENTITY = "alice"
+DEV_OPERATOR = "oncall"
 
 Url = Annotated[
     str | None,
@@ -28,6 +29,10 @@ Identity = Annotated[
     str | None,
     typer.Option("--as", help=f"Whose token of {DEV_FILE} to use. Default: {DEV_IDENTITY}."),
 ]
+OperatorIdentity = Annotated[
+    str | None,
+    typer.Option("--as", help=f"Whose token of {DEV_FILE} to use. Default: {DEV_OPERATOR}."),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +41,7 @@ class Target:
     token: str
 
 
-def target(url: str | None, token: str | None, identity: str | None) -> Target:
+def target(url: str | None, token: str | None, identity: str | None, default: str = DEV_IDENTITY) -> Target:
     """Tokens of the file only ever go to the URL of the file. Raises `Failure`."""
     if token is not None and identity is not None:
         raise Failure("--as and a token (--token or INTERLOCK_TOKEN) exclude each other.", Exit.USAGE)
@@ -47,7 +52,7 @@ def target(url: str | None, token: str | None, identity: str | None) -> Target:
         return Target(dev_url, token)
     if url is not None and url.rstrip("/") != dev_url:
         raise Failure(f"{url} needs a token: --token or INTERLOCK_TOKEN.", Exit.USAGE)
-    name = identity or DEV_IDENTITY
+    name = identity or default
     if name not in tokens:
         raise Failure(f"{DEV_FILE} has tokens of {', '.join(tokens)}, not of {name}.", Exit.USAGE)
     return Target(dev_url, tokens[name])
