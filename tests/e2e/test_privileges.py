@@ -35,6 +35,13 @@ class Role:
     def reads(self, table: str) -> None:
         self._client("dynamodb").get_item(TableName=self._stack.outputs[table], Key=KEY)
 
+    def reads_as_one(self, table: str) -> None:
+        get = {"Get": {"TableName": self._stack.outputs[table], "Key": KEY}}
+        self._client("dynamodb").transact_get_items(TransactItems=[get])
+
+    def reads_many(self, table: str) -> None:
+        self._client("dynamodb").batch_get_item(RequestItems={self._stack.outputs[table]: {"Keys": [KEY]}})
+
     def writes(self, table: str) -> None:
         self._client("dynamodb").update_item(TableName=self._stack.outputs[table], Key=KEY)
 
@@ -70,6 +77,14 @@ REFUSED = [
     ("Audit", "writes", "AuditTable"),
     ("Audit", "deletes", "AuditTable"),
     ("Audit", "reads", "IdentitiesTable"),
+    ("A2a", "sends", "StopsQueue"),
+    ("Turns", "sends", "StopsQueue"),
+    ("Stops", "sends", "TurnsQueue"),
+    ("Stops", "scans", "CoreTable"),
+    ("Stops", "reads", "IdentitiesTable"),
+    ("Stops", "writes", "AuditTable"),
+    ("Authorizer", "reads_as_one", "CoreTable"),
+    ("Audit", "reads_as_one", "CoreTable"),
 ]
 ALLOWED = [
     ("A2a", "reads", "IdentitiesTable"),
@@ -79,6 +94,13 @@ ALLOWED = [
     ("Outbox", "writes", "CoreTable"),
     ("Outbox", "sends", "OutboxDeadLetters"),
     ("Timers", "reads", "CoreTable"),
+    *[
+        (function, act, "CoreTable")
+        for function in ("A2a", "Operator", "Turns", "Timers")
+        for act in ("reads_as_one", "reads_many")
+    ],
+    *[("Stops", act, "CoreTable") for act in ("reads", "reads_many", "writes", "deletes")],
+    *[(function, "sends", "StopsQueue") for function in ("Operator", "Fanout", "Timers")],
 ]
 
 
