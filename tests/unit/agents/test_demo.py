@@ -1,14 +1,16 @@
-"""The three demo agents behind their one endpoint, each as a whole story."""
+"""The demo agents behind their one endpoint, each as a whole story."""
 
 import json
 from base64 import b64decode
 from typing import Any
 
 import pytest
+from tests.support.approvals import decide
 from tests.support.twin import AGENT, ANN, BEN, Deployment, message
 
 from interlock.a2a.models import SendMessageResponse, Task, TaskState
 from interlock.agents.demo import agent, conformance, release_desk
+from interlock.engine.due import handle_due
 
 HELLO = "Hello from TCK"
 
@@ -231,3 +233,45 @@ def test_anything_else_gets_a_short_help(demo: Deployment) -> None:
     assert text_of(task) == (
         "Say `release <version>`, `expense <purpose>`, `refund <order> <amount>` or `work <seconds>`."
     )
+
+
+class TestNewsroom:
+    """A skill in each mode (hitl-mode-v1)."""
+
+    def test_what_is_autonomous_or_only_notified_runs(self, demo: Deployment) -> None:
+        for text in ("sitrep", "open pr fix the typo"):
+            assert demo.send(text).status.state is TaskState.COMPLETED
+
+    def test_a_merge_waits_for_its_window(self, demo: Deployment) -> None:
+        task_id = demo.send("merge pr 17").id
+        (key,) = demo.due_rows()
+        demo.clock.advance(20)
+        handle_due(demo.engine, key)
+        assert demo.get(task_id).status.state is TaskState.SUBMITTED
+        demo.clock.advance(20)
+        handle_due(demo.engine, key)
+        assert demo.get(task_id).status.state is TaskState.COMPLETED
+
+    def test_a_deployment_waits_for_an_approval(self, demo: Deployment) -> None:
+        task = demo.send("deploy 1.2.0")
+        assert task.status.message is not None
+        assert "This reaches everybody at once." in task.status.message.text
+        assert decide(demo, ANN, task.id).status.state is TaskState.COMPLETED
+
+    @pytest.mark.parametrize(
+        ("draft", "final", "state"),
+        [
+            (True, True, TaskState.COMPLETED),
+            (True, False, TaskState.REJECTED),
+            (False, None, TaskState.REJECTED),
+        ],
+    )
+    def test_a_post_is_looked_at_three_times(
+        self, demo: Deployment, draft: bool, final: bool | None, state: TaskState
+    ) -> None:
+        task = decide(demo, ANN, demo.send("publish why we halt").id)
+        for good in (draft, final):
+            if good is not None:
+                assert task.status.state is TaskState.INPUT_REQUIRED
+                task = demo.answer(BEN, task.id, {"good": good})
+        assert task.status.state is state

@@ -1,7 +1,15 @@
 """The demo deployment: several agents behind one endpoint."""
 
 from interlock.agents import Agent, Turn
-from interlock.agents.demo import billing, conformance, delegating, expense_clerk, release_desk, worker
+from interlock.agents.demo import (
+    billing,
+    conformance,
+    delegating,
+    expense_clerk,
+    newsroom,
+    release_desk,
+    worker,
+)
 
 agent = Agent("interlock-demo", "A release desk and an expense clerk that ask people before they act.")
 agent.include(
@@ -10,6 +18,7 @@ agent.include(
     billing.agent,
     worker.agent,
     delegating.agent,
+    newsroom.agent,
     conformance.agent,
 )
 
