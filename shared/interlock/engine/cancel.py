@@ -34,6 +34,8 @@ def cancel_task(
         view = visible_task(engine, caller, task_id)
         meta = view.meta
         if meta.task_state is TaskState.CANCELED or (meta.task_state.terminal and task_id != request.id):
+            if meta.delegates:
+                engine.waker.wake_children(meta.tenant, meta.task_id)
             return present(*view, extensions)
         if meta.task_state.terminal:
             raise TaskNotCancelable(metadata={"taskId": meta.task_id})

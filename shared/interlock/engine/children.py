@@ -255,12 +255,12 @@ def _noted(children: Children, delegation: Delegation, meta: TaskMeta, answer: _
         action = Delegation.PARKED
         children.park(delegation)
     if action is not None:
-        changes |= {"status": action, "outcome": answer.outcome, "settled_at": instant(now)}
+        changes |= {"status": action, "outcome": answer.outcome.value, "settled_at": instant(now)}
     else:
         pause = _back_off(looked) * random.uniform(0.5, 1.0)  # noqa: S311
         changes |= {"looked": looked, "retry_at": instant(now + pause)}
         if answer.outcome is Outcome.CANCEL_REQUESTED:
-            changes["outcome"] = answer.outcome
+            changes["outcome"] = answer.outcome.value
     changed, write = change(delegation, **changes)
     writes: list[Write] = [write]
     if action is not None:

@@ -59,7 +59,7 @@ class Handed:
         try:
             self._address: PeerAddress = peers.resolve(to)
             self._terms = _terms(run, lease, deadline, self_approval)
-        except (PeerRefused, MalformedTerms) as error:
+        except (PeerRefused, PeerUnreachable, MalformedTerms) as error:
             raise Refused(str(error)) from error
         if lease is not None and message.task_id is not None:
             raise Refused("a lease is granted with a new task only")
@@ -166,7 +166,7 @@ class Handed:
             if self.settled is not None:
                 return
             if self.record.status == Delegation.OPEN:
-                self._change(status=Delegation.CANCELING, outcome=settled.outcome)
+                self._change(status=Delegation.CANCELING, outcome=settled.outcome.value)
             self.settled = settled
         self._run.engine.waker.wake_children(self.record.tenant, self.record.task_id)
 
@@ -225,7 +225,7 @@ class Handed:
             if self.settled is not None:
                 return
             if self.record.status == Delegation.OPEN:
-                self._change(status=status, outcome=settled.outcome, settled_at=at)
+                self._change(status=status, outcome=settled.outcome.value, settled_at=at)
             self.settled = settled
 
     def _change(self, *checks: Check, **changes: Any) -> None:

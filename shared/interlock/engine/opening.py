@@ -118,6 +118,9 @@ def asking_approval(
     if asked_of.named:
         raise ValueError("who may approve says the gate: allowed_responders may name nobody")
     chosen = gate.at_least(asked_of.needed)
+    if meta.inherited:
+        # Who may not approve for the task that delegated this one may not here, whatever the skill allows.
+        chosen = replace(chosen, self_approval=False)
     chosen.check(isolated=meta.isolated)
     asked = Asked(
         action=action,

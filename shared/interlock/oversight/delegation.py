@@ -69,13 +69,6 @@ class Terms:
             wire["deadline"] = self.deadline.astimezone(UTC).isoformat().replace("+00:00", "Z")
         return wire
 
-    def lapses_at(self, now: datetime) -> datetime | None:
-        """When the child ends unless the lease is renewed."""
-        ends = [self.deadline] if self.deadline is not None else []
-        if self.lease is not None:
-            ends.append(now + self.lease)
-        return min(ends, default=None)
-
 
 def parse_terms(metadata: Mapping[str, Any] | None) -> Terms | None:
     """None for work that was not delegated. Raises `MalformedTerms`."""
