@@ -5,7 +5,7 @@ Errors have the form of A2A's HTTP+JSON binding (specification 11.6): a client r
 
 from fastapi import FastAPI
 
-from interlock.doors.people import checkpoints, drills, halts
+from interlock.doors.people import checkpoints, drills, halts, tasks
 from interlock.doors.people.door import Door, handle_errors
 from interlock.engine.authenticate import Authenticate
 from interlock.engine.calls import Calls
@@ -24,7 +24,7 @@ def create_app(engine: Engine, identify: Authenticate, calls: Calls | None = Non
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
     )
-    for noun in (checkpoints, halts, drills):
+    for noun in (checkpoints, tasks, halts, drills):
         app.include_router(noun.router(door))
     handle_errors(app)
     return app

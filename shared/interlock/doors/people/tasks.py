@@ -1,0 +1,77 @@
+"""A task with all that was delegated below it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path
+
+from interlock.a2a.models import MAX_ID_LENGTH, Wire
+from interlock.doors.people.door import Door
+from interlock.engine.errors import store_errors
+from interlock.engine.tree import Node, tree
+from interlock.oversight.principals import Principal
+
+TaskId = Annotated[str, Path(min_length=1, max_length=MAX_ID_LENGTH)]
+
+
+class DelegationBody(Wire):
+    """`to` is the agent as the parent named it, `child` its task there. `status` is open, canceling, settled,
+    detached, or parked where the cancel was given up; `outcome` is how it ended, or became of its cancel."""
+
+    id: str
+    to: str
+    status: str
+    outcome: str | None = None
+    child: str | None = None
+
+
+class NodeBody(Wire):
+    """`level` is 0 for the root. Of a task on another deployment there is only its delegation."""
+
+    level: int
+    task_id: str | None = None
+    agent: str | None = None
+    skill: str | None = None
+    state: str | None = None
+    delegation: DelegationBody | None = None
+
+
+class TreeBody(Wire):
+    """A parent before its children, oldest first. Not `complete`: there is more than is shown."""
+
+    nodes: list[NodeBody]
+    complete: bool
+
+
+def router(door: Door) -> APIRouter:
+    engine, routes = door.engine, door.router()
+    Caller = Annotated[Principal, Depends(door.caller)]  # noqa: N806
+
+    @routes.get("/tasks/{task_id}/tree", response_model_exclude_none=True)
+    def get_tree(who: Caller, task_id: TaskId) -> TreeBody:
+        """The task, and what it handed to other agents, and they to others."""
+        with store_errors():
+            nodes, complete = tree(engine, who, task_id)
+        return TreeBody(nodes=[_body(node) for node in nodes], complete=complete)
+
+    return routes
+
+
+def _body(node: Node) -> NodeBody:
+    task, made_by = node.task, node.made_by
+    delegation = None
+    if made_by is not None:
+        delegation = DelegationBody(
+            id=made_by.id,
+            to=made_by.to,
+            status=made_by.status,
+            outcome=made_by.outcome,
+            child=made_by.child,
+        )
+    return NodeBody(
+        level=node.level,
+        task_id=task.task_id if task is not None else None,
+        agent=task.agent if task is not None else None,
+        skill=task.skill if task is not None else None,
+        state=task.state if task is not None else None,
+        delegation=delegation,
+    )
