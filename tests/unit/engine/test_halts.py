@@ -365,6 +365,19 @@ def test_a_repeat_of_what_was_accepted_is_told_so_also_while_halted(decision: st
         waiting.act()
 
 
+@pytest.mark.parametrize("decision", ["an answer", "an approval", "a denial"])
+def test_who_was_accepted_at_another_door_meanwhile_is_told_so_and_not_of_the_halt(decision: str) -> None:
+    waiting = DECISIONS[decision]()
+
+    def accepted_and_halted() -> None:
+        waiting.act()
+        halt(waiting.deployment)
+
+    waiting.deployment.hook(before=once("write", accepted_and_halted))
+    waiting.act()
+    assert waiting.done()
+
+
 # The order: a halt is told before whatever else is wrong, but not to who may not know of the task.
 
 
@@ -543,6 +556,24 @@ def test_a_send_whose_task_was_withdrawn_by_a_walk_is_refused_though_it_is_lifte
     assert deployment.run_rows() == {}
     task = deployment.send(sent, key=SEND_KEY)
     assert state(deployment, task.id) is TaskState.SUBMITTED
+
+
+def test_a_repeated_send_whose_task_is_withdrawn_while_it_looks_makes_a_new_one() -> None:
+    deployment = quiet()
+    sent = message()
+    first = deployment.send(sent, key=SEND_KEY)
+
+    def halted_meanwhile() -> None:
+        halt(deployment)
+        resume(deployment)
+
+    deployment.hook(before=once("snapshot", halted_meanwhile))
+    again = deployment.send(sent, key=SEND_KEY)
+    assert again.id != first.id
+    assert (state(deployment, first.id), state(deployment, again.id)) == (
+        TaskState.CANCELED,
+        TaskState.SUBMITTED,
+    )
 
 
 def test_a_send_whose_turn_was_claimed_before_it_finds_the_halt_is_refused_and_the_turn_stopped() -> None:

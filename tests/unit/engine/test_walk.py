@@ -15,7 +15,7 @@ from interlock.agents import Agent, Turn
 from interlock.engine.facts import HALT
 from interlock.engine.halt import LISTED, Lifted, walk
 from interlock.engine.ports import OutcomeUnknown
-from interlock.engine.records import SHARDS, Run, shard, walk_key
+from interlock.engine.records import SHARDS, Run, run_pk, shard, walk_key
 from interlock.engine.run_turn import TurnRun, start
 from interlock.engine.sweep import sweep
 from interlock.oversight.halts import Scope
@@ -369,13 +369,16 @@ def test_a_sweeper_that_is_late_stops_nothing_that_was_sent_after_the_resume() -
     walk_all(deployment)
     sent: list[str] = []
 
-    def resumed() -> None:
-        assert resume(deployment) is Lifted.LIFTED
-        while {shard(task_id) for task_id in sent} != set(range(SHARDS)):
-            sent.append(deployment.send().id)
+    def resumed(operation: str, arguments: tuple[Any, ...]) -> None:
+        if operation == "query" and arguments[0] == run_pk(0):
+            deployment.hook()
+            assert resume(deployment) is Lifted.LIFTED
+            while {shard(task_id) for task_id in sent} != set(range(SHARDS)):
+                sent.append(deployment.send().id)
 
-    deployment.hook(before=once("query", resumed))
+    deployment.hook(before=resumed)
     assert sweep(deployment.engine) == 0
+    assert sent
     assert {state(deployment, task_id) for task_id in sent} == {TaskState.SUBMITTED}
 
 
