@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jwt
 import pytest
@@ -143,6 +144,27 @@ def test_nobody_gets_in_without_a_token(laptop: Laptop) -> None:
         assert answer.code == 401
 
 
+def test_a_halt_is_walked(laptop: Laptop) -> None:
+    token = json.loads(laptop.dev_json.read_text())["tokens"]["oncall"]
+    scope, headers = "skill:demo/help", {"Authorization": f"Bearer {token}"}
+
+    def call(path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
+        data = json.dumps(body).encode() if body is not None else None
+        json_headers = headers | {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{laptop.url}/people/halts{path}", data, json_headers)
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            answered: dict[str, Any] = json.load(answer)
+            return answered
+
+    call("", {"scope": scope, "reason": "A drill"})
+    deadline = time.monotonic() + SECONDS
+    while "walkedAt" not in (report := call(f"/report?scope={scope}")):
+        assert time.monotonic() < deadline, report
+        time.sleep(0.05)
+    assert report["on"] is True
+    assert call("/resume", {"scope": scope}) == {"status": "lifted"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_nothing_is_left_after_a_signal(doomed: Laptop, number: signal.Signals) -> None:
     started = children(doomed.process.pid)
@@ -192,3 +214,21 @@ def test_its_audit_trail_is_exported_and_verified_as_a_deployments(laptop: Lapto
             break
         assert time.monotonic() < deadline, done.stdout + done.stderr
     assert "nothing was changed" in done.stdout
+
+
+def test_the_glass_is_broken_as_in_a_deployment(laptop: Laptop) -> None:
+    interlock = shlex.quote(str(Path(sys.executable).with_name("interlock")))
+    script = f"""
+    set -e
+    . .interlock/deployer.sh
+    {interlock} halt --all --reason 'the doors are down' --break-glass
+    {interlock} status
+    {interlock} resume --all --break-glass
+    """
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=laptop.folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Halted all: the doors are down\n")
+    assert "aws:arn:" in done.stdout
+    assert done.stdout.endswith("Lifted the halt of all.\n")
