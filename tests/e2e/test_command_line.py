@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 from a2a.types import a2a_pb2 as pb
-from tests.support.story import Caller, Place, artifact_texts, envelope, said
+from tests.support.story import (
+    PATIENCE_SECONDS,
+    Caller,
+    Place,
+    artifact_texts,
+    envelope,
+    eventually,
+    said,
+)
+from tools.deploy.local import STACK
 
 SCENARIOS = [f"CF-{number}" for number in range(1, 8)]
 
@@ -117,3 +126,43 @@ def test_the_conformance_scenarios_pass(place: Place, binding: str) -> None:
     assert list(figures) == SCENARIOS
     assert all(row["passed"] for row in report["scenarios"])
     assert "20 trials" in figures["CF-4"]
+
+
+def test_what_runs_is_halted_and_resumed_at_the_command_line(place: Place, agent: Caller) -> None:
+    running = agent.send("work 300", immediately=True)
+    eventually(lambda: agent.get(running.id).status.state == pb.TASK_STATE_WORKING)
+    halt = ("halt", "--skill", "work", "--reason", "an incident", "--json")
+    halted = json.loads(place.cli(*halt, label="oncall").stdout)
+    assert (halted["scope"], halted["persisted"]) == ("skill:demo/work", True)
+    assert running.id in halted["stopped"]
+    stopped = agent.settled(running.id)
+    assert (stopped.status.state, said(stopped)) == (pb.TASK_STATE_CANCELED, "halted: an incident")
+    assert "an incident" in place.cli("status", label="alice").stdout
+    refused = place.cli("resume", "--skill", "work", label="alice", check=False)
+    assert (refused.returncode, refused.stderr) == (1, "Only an operator may resume this\n")
+    resumed = place.cli("resume", "--skill", "work", label="oncall")
+    assert resumed.stdout == "Lifted the halt of skill:demo/work.\n"
+    assert agent.settled(agent.send("work 0.1").id).status.state == pb.TASK_STATE_COMPLETED
+
+
+def test_a_drill_shows_that_a_halt_works_and_halts_nothing_else(place: Place, agent: Caller) -> None:
+    bystander = agent.send("work 300", immediately=True)
+    eventually(lambda: agent.get(bystander.id).status.state == pb.TASK_STATE_WORKING)
+    figures = json.loads(place.cli("drill", "--json", label="oncall").stdout)
+    assert figures["scope"] == "skill:demo/interlock-canary"
+    for stage in ("declaredMs", "refusedMs", "signalledMs", "confirmedMs"):
+        assert 0 <= figures[stage] < PATIENCE_SECONDS * 1000
+    assert "problem" not in figures
+    assert agent.get(bystander.id).status.state == pb.TASK_STATE_WORKING
+    agent.cancel(bystander.id)
+    halts = json.loads(place.cli("status", "--json", label="oncall").stdout)
+    assert figures["scope"] not in [found["scope"] for found in halts["halts"]]
+
+
+def test_the_glass_is_broken_with_the_deployers_credentials(stack: Place) -> None:
+    glass = ("--skill", "demo/work", "--break-glass", "--stack", STACK)
+    halted = json.loads(stack.cli("halt", *glass, "--reason", "the API is down", "--json").stdout)
+    assert halted["by"].startswith("aws:arn:")
+    shown = json.loads(stack.cli("status", "--json", label="oncall").stdout)["halts"]
+    assert [found["reason"] for found in shown if found["scope"] == "skill:demo/work"] == ["the API is down"]
+    assert stack.cli("resume", *glass).stdout == "Lifted the halt of skill:demo/work.\n"
