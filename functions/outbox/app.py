@@ -1,4 +1,4 @@
-"""Queue -> push notifications of one task, or the cancel of what it has delegated."""
+"""Queue -> push notifications of one task, the cancel of what it has delegated, or the card of an agent."""
 
 from typing import Any
 
@@ -21,6 +21,9 @@ def handler(event: dict[str, Any], context: LambdaContext) -> PartialItemFailure
 
 def _deliver(record: SQSRecord, lambda_context: LambdaContext) -> None:
     wake = record.json_body
+    if "refresh" in wake:
+        bootstrap.refresh_agent(wake["tenant"], wake["refresh"])
+        return
     if wake.get("cancel") == "children":
         bootstrap.cancel_children(wake["tenant"], wake["task"])
         return

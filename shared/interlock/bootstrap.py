@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
     from interlock.a2a.signing import Signer
     from interlock.adapters.identities import TokenCredentials
+    from interlock.adapters.peers import HttpPeers
     from interlock.adapters.schema_worker import SchemaWorker
     from interlock.agents import Agent
     from interlock.engine.authenticate import TokenVerifier
     from interlock.engine.calls import Calls
-    from interlock.engine.peers import Peers
     from interlock.engine.push import Push, Sealer
+    from interlock.engine.registry import Registry
     from interlock.engine.run_turn import Executor
     from interlock.oversight.principals import Principal
 
@@ -200,11 +201,27 @@ def push() -> "Push | None":
 
 
 @cache
-def peers() -> "Peers":
+def peers() -> "HttpPeers":
     from interlock.adapters.peers import peers_of
+    from interlock.oversight import approvals, hitl_prompt
 
     chosen = settings()
-    return peers_of(chosen.peers, local=chosen.local_webhooks)
+    return peers_of(chosen.peers, local=chosen.local_webhooks, extensions=(hitl_prompt.URI, approvals.URI))
+
+
+@cache
+def registry() -> "Registry":
+    """Of the agents elsewhere."""
+    from interlock.engine.registry import Registry
+    from interlock.oversight.modes import Policy
+
+    chosen = settings()
+    policy = Policy(chosen.undeclared_mode, chosen.wide_radius, chosen.wide_mode)
+    return Registry(engine(), policy, lambda: agent().names)
+
+
+def refresh_agent(tenant: str, name: str) -> None:
+    registry().refresh(peers(), tenant, name)
 
 
 def sealer(key: str) -> "Sealer":

@@ -6,6 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from interlock.oversight.modes import Mode, Radius
+
 PREFIX = "INTERLOCK_"
 
 
@@ -56,8 +58,13 @@ class Settings(BaseModel):
     """The agents that work may be handed to, and the credentials for them: the id or ARN of a secret in AWS
     Secrets Manager, or `file:` and the path of a file. A JSON object, by name:
     `{"url": ..., "tenant"?: ..., "authorization"?: ...}`. Without it there are none but by their URLs."""
+    undeclared_mode: Mode = Mode.GATED
+    """Of a skill of a registered agent whose card declares none (hitl-mode-v1)."""
+    wide_radius: Radius | None = None
+    """A skill of a registered agent that can touch at least this (blast-v1) is raised to `wide_mode`."""
+    wide_mode: Mode = Mode.GATED
     local_webhooks: bool = False
-    """For local use only: web hooks and other agents may be plain HTTP, and at addresses of private networks."""
+    """For local use only: web hooks and other agents may be plain HTTP, at private addresses too."""
     streaming: bool = False
     """Whether the transport streams: uvicorn does, a buffered Lambda integration does not."""
     stream_seconds: Annotated[float, Field(gt=0)] = 840.0

@@ -122,6 +122,14 @@ def test_a_delivery_is_woken_in_its_tenants_group(
     assert received(client, turns) == []
 
 
+def test_a_refresh_is_woken_in_its_tenants_group(
+    client: "SQSClient", waker: SqsWaker, turns: str, outbox: str
+) -> None:
+    waker.wake_refresh("acme", "desk")
+    assert received(client, outbox) == [({"tenant": "acme", "refresh": "desk"}, "acme")]
+    assert received(client, turns) == []
+
+
 @pytest.mark.parametrize(("chain", "group"), [("acme", "acme"), ("", "-")])
 def test_a_sealer_is_woken_in_the_group_of_its_chain_each_time(
     client: "SQSClient", waker: SqsWaker, audit: str, chain: str, group: str

@@ -162,6 +162,16 @@ class TestOutbox:
         answer = load_function("outbox").handler(event("outbox"), context)
         assert failed(answer) == [event("outbox")["Records"][1]["messageId"]]
 
+    def test_refreshes_the_card_of_an_agent(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        asked = event("outbox")
+        asked["Records"] = asked["Records"][:1]
+        asked["Records"][0]["body"] = json.dumps({"tenant": "demo", "refresh": "desk"})
+        assert failed(load_function("outbox").handler(asked, context)) == []
+        bootstrap.refresh_agent.assert_called_once_with("demo", "desk")
+        bootstrap.deliver.assert_not_called()
+
 
 class TestAudit:
     def test_seals_each_chain_once(

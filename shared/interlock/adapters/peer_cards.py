@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from interlock.a2a.card import PROTOCOL_VERSION
-from interlock.a2a.models import MAX_ENTRIES, OptionalIdentifier, Wire
+from interlock.a2a.models import MAX_ENTRIES, JsonObject, OptionalIdentifier, Wire
 from interlock.adapters.outbound import Outbound
 from interlock.adapters.peer_bindings import BINDINGS, Binding, read_object, refuses
 from interlock.adapters.peer_http import VERSION, Request, ask, at_home
@@ -63,7 +63,7 @@ class Cards:
             read_at, endpoint = self._known.get(to, (0.0, None))
         if endpoint is not None and self._now() - read_at < FRESH_SECONDS:
             return endpoint
-        endpoint = self._chosen(to, self._fetched(to, seconds))
+        endpoint = self._chosen(to, _valid(self._read(to, seconds)))
         with self._changing:
             self._known.pop(to, None)
             while len(self._known) >= MAX_KNOWN:
@@ -76,7 +76,13 @@ class Cards:
         with self._changing:
             self._known.pop(to, None)
 
-    def _fetched(self, to: PeerAddress, seconds: float) -> Card:
+    def read(self, to: PeerAddress, *, seconds: float) -> JsonObject:
+        """The card as it is, of a peer that can be called. Raises as `endpoint` does."""
+        card = self._read(to, seconds)
+        self._chosen(to, _valid(card))
+        return card
+
+    def _read(self, to: PeerAddress, seconds: float) -> JsonObject:
         request = Request("GET", to.url.rstrip("/") + WELL_KNOWN)
         answer = ask(
             self._outbound,
@@ -88,10 +94,7 @@ class Cards:
         )
         if refuses(answer):
             raise PeerRefused(f"the peer has no agent card: the answer was {answer.status}")
-        try:
-            return Card.model_validate(read_object(answer))
-        except ValidationError:
-            raise PeerRefused("the peer's agent card is not valid") from None
+        return read_object(answer)
 
     def _chosen(self, to: PeerAddress, card: Card) -> Endpoint:
         """The first that is usable, in the card's order; with a credential, the first that may be told it."""
@@ -119,6 +122,13 @@ class Cards:
             return False
         # Paths are appended to it, and a query would swallow them.
         return interface.protocol_binding == "JSONRPC" or "?" not in interface.url
+
+
+def _valid(card: JsonObject) -> Card:
+    try:
+        return Card.model_validate(card)
+    except ValidationError:
+        raise PeerRefused("the peer's agent card is not valid") from None
 
 
 def _is_0_3(version: str) -> bool:

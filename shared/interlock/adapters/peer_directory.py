@@ -37,7 +37,10 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
 
 
 class Peer(BaseModel):
-    """One entry of the document. `authorization` is what the header of that name is sent with."""
+    """One entry of the document. `authorization` is what the header of that name is sent with.
+
+    `for_tenants`: whose operators may register agents that are called with it; without it all.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,6 +49,10 @@ class Peer(BaseModel):
     authorization: Annotated[str, Field(pattern=r"^[!-~]+( [!-~]+)*$", max_length=8192)] | None = Field(
         default=None, repr=False
     )
+    for_tenants: tuple[str, ...] | None = None
+
+    def serves(self, tenant: str | None) -> bool:
+        return tenant is None or self.for_tenants is None or tenant in self.for_tenants
 
 
 Document = dict[str, Peer]
@@ -96,12 +103,13 @@ class Directory:
         self._known: tuple[float, Document] | None = None
         self._reading = Lock()
 
-    def resolve(self, name_or_url: str) -> PeerAddress:
+    def resolve(self, name_or_url: str, tenant: str | None = None) -> PeerAddress:
+        """`tenant`: as if there were no peers but those that serve it."""
         if "://" in name_or_url:
             place = self._place(name_or_url)
-            return PeerAddress(name_or_url, authorization=self._credential(place))
+            return PeerAddress(name_or_url, authorization=self._credential(place, tenant))
         peer = self._document().get(name_or_url)
-        if peer is None:
+        if peer is None or not peer.serves(tenant):
             raise PeerRefused("no peer of this name is configured")
         self._place(peer.url)
         return PeerAddress(peer.url, peer.tenant, peer.authorization)
@@ -121,11 +129,13 @@ class Directory:
             raise PeerRefused("the URL of the peer must not have dot segments")
         return origin(parts), parts.path.rstrip("/") + "/"
 
-    def _credential(self, place: tuple[Origin, str]) -> str | None:
+    def _credential(self, place: tuple[Origin, str], tenant: str | None) -> str | None:
         """Of the peer at the longest beginning of this URL, on the same origin and by whole segments."""
         at, path = place
         found: dict[str, set[str | None]] = {}
         for peer in self._document().values():
+            if not peer.serves(tenant):
+                continue
             try:
                 configured_at, prefix = self._place(peer.url)
             except PeerRefused:

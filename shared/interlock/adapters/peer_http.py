@@ -9,6 +9,7 @@ from interlock.engine.peers import PeerAddress, PeerRefused, PeerUnreachable
 
 JSON = "application/json"
 VERSION = "A2A-Version"
+EXTENSIONS = "A2A-Extensions"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -28,7 +28,7 @@ from interlock.adapters.outbound import Outbound
 from interlock.adapters.peer_bindings import MAX_ANSWER_BYTES
 from interlock.adapters.peer_cards import Cards
 from interlock.adapters.peer_directory import Directory
-from interlock.adapters.peer_http import VERSION, ask
+from interlock.adapters.peer_http import EXTENSIONS, VERSION, ask
 from interlock.engine.peers import PeerAddress, PeerRefused, PeerUnreachable
 from interlock.engine.send_key import IDEMPOTENCY_METADATA
 
@@ -47,7 +47,7 @@ W = TypeVar("W", bound=Wire)
 R = TypeVar("R")
 
 
-def peers_of(setting: str | None, *, local: bool = False) -> "HttpPeers":
+def peers_of(setting: str | None, *, local: bool = False, extensions: Sequence[str] = ()) -> "HttpPeers":
     """The client of a deployment whose peers are in the document that `setting` names.
 
     It is the id or ARN of a secret of AWS Secrets Manager, or `file:` and a path. None: there are none.
@@ -60,7 +60,7 @@ def peers_of(setting: str | None, *, local: bool = False) -> "HttpPeers":
         read = peer_directory.in_file(Path(setting.removeprefix("file:")))
     else:
         read = peer_directory.in_secret(peer_directory.secrets_client, setting)
-    return HttpPeers(outbound, Directory(read, outbound))
+    return HttpPeers(outbound, Directory(read, outbound), extensions=extensions)
 
 
 class HttpPeers:
@@ -75,7 +75,9 @@ class HttpPeers:
         try_seconds: float = TRY_SECONDS,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic,
+        extensions: Sequence[str] = (),
     ) -> None:
+        """`extensions` are the URIs that every call asks for."""
         self._outbound = outbound
         self._directory = directory
         self._cards = Cards(outbound, now=now)
@@ -83,9 +85,22 @@ class HttpPeers:
         self._try_seconds = try_seconds
         self._sleep = sleep
         self._now = now
+        self._headers = {VERSION: PROTOCOL_VERSION}
+        if extensions:
+            self._headers[EXTENSIONS] = ", ".join(extensions)
 
     def resolve(self, name_or_url: str) -> PeerAddress:
         return self._directory.resolve(name_or_url)
+
+    def resolve_for(self, tenant: str, name_or_url: str) -> PeerAddress:
+        return self._directory.resolve(name_or_url, tenant)
+
+    def card(self, to: PeerAddress) -> JsonObject:
+        """Tried twice."""
+        try:
+            return self._cards.read(to, seconds=self._try_seconds)
+        except PeerUnreachable:
+            return self._cards.read(to, seconds=self._try_seconds)
 
     def send(
         self, to: PeerAddress, message: Message, *, key: str, metadata: JsonObject, seconds: float
@@ -137,7 +152,7 @@ class HttpPeers:
     ) -> R:
         """What `read` makes of the result. Every operation may be repeated: a send has its key."""
         until, pause, tries = self._now() + seconds, FIRST_PAUSE_SECONDS, 1
-        params, sent = request.wire(), {VERSION: PROTOCOL_VERSION, **headers}
+        params, sent = request.wire(), {**self._headers, **headers}
         while True:
             try:
                 endpoint = self._cards.endpoint(to, seconds=self._left(until))

@@ -49,9 +49,10 @@ class SqsWaker:
     """Implements `Waker`.
 
     Messages are JSON objects: `{"tenant", "task", "turn"}` on the queue of turns and `{"tenant", "task"}` on
-    the outbox, with `"cancel": "children"` for what the task delegated, both grouped by tenant so that no
-    tenant's backlog holds up another's; `{"pk", "sk"}` on the queue of timers; `{"chain"}` on the audit queue;
-    `{"scope", "generation", "shard"}` on the queue of stops.
+    the outbox, with `"cancel": "children"` for what the task delegated, and there `{"tenant", "refresh"}` for
+    a registered agent of that name, all grouped by tenant so that no tenant's backlog holds up another's;
+    `{"pk", "sk"}` on the queue of timers; `{"chain"}` on the audit queue; `{"scope", "generation", "shard"}`
+    on the queue of stops.
     """
 
     def __init__(
@@ -99,6 +100,9 @@ class SqsWaker:
     def wake_children(self, tenant: str, task_id: str) -> None:
         body = {"tenant": tenant, "task": task_id, "cancel": "children"}
         self._send(self._outbox, body, MessageGroupId=tenant)
+
+    def wake_refresh(self, tenant: str, name: str) -> None:
+        self._send(self._outbox, {"tenant": tenant, "refresh": name}, MessageGroupId=tenant)
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         """What is further off than a message can wait is not sent: the sweeper arms it when it is near."""

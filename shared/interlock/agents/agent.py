@@ -178,6 +178,11 @@ class Agent:
                 return _known(skill)
         raise InvalidParams("No skill of this agent takes this message")
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Of this agent and of those that it includes."""
+        return frozenset({self.name, *(skill.agent for skill in self.skills)})
+
     def declared(self, agent: str, skill: str) -> DeclaredSkill | None:
         return next((own for own in self.skills if (own.agent, own.id) == (agent, skill)), None)
 

@@ -8,6 +8,7 @@ from interlock.engine.lease import LAPSE, lapse
 from interlock.engine.ports import Key
 from interlock.engine.push import push_due
 from interlock.engine.records import Due, instant, parse_instant
+from interlock.engine.registry import REFRESH, refresh_due
 
 
 def handle_due(engine: Engine, key: Key) -> None:
@@ -28,5 +29,7 @@ def handle_due(engine: Engine, key: Key) -> None:
         lapse(engine, key, due)
     elif due.kind == DELEGATED:
         delegation_due(engine, key, due)
+    elif due.kind == REFRESH:
+        refresh_due(engine, key, due)
     else:
         raise AssertionError(f"a due row of unknown kind {due.kind!r}")

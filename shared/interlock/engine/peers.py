@@ -32,6 +32,16 @@ class PeerUnreachable(Exception):
     """No answer that can be understood: whether it happened is unknown. The same call may be made again."""
 
 
+class PeerCards(Protocol):
+    """What registering agents needs. Each raises `PeerRefused` or `PeerUnreachable`."""
+
+    def resolve_for(self, tenant: str, name_or_url: str) -> PeerAddress:
+        """As `Peers.resolve`, with those credentials only that the tenant's operators may use."""
+
+    def card(self, to: PeerAddress) -> JsonObject:
+        """The agent card as it is, of an agent that can be called."""
+
+
 class Peers(Protocol):
     """Operations of other agents. Each raises `PeerRefused` or `PeerUnreachable`, after tries of its own."""
 

@@ -195,6 +195,9 @@ class Waker(Protocol):
     def wake_children(self, tenant: str, task_id: str) -> None:
         """What the task has delegated may have to be canceled."""
 
+    def wake_refresh(self, tenant: str, name: str) -> None:
+        """The card of a registered agent is to be fetched."""
+
     def wake_timer(self, key: Key, at: datetime) -> None:
         """The due row under `key` is to be looked at, not before `at`."""
 

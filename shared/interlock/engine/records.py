@@ -418,6 +418,47 @@ DELEGATIONS = "DEL#"
 
 
 @dataclass(frozen=True, slots=True)
+class Registered(Record):
+    """An agent elsewhere that a tenant has put under oversight. What its skills declare is in its card.
+
+    `peer` names the credential that it is called with. `card` is its card as it was fetched last, compressed
+    JSON. `problem` says why the last fetch failed, whose card is then an older one. `overrides` maps skills
+    to modes that people have raised them to, as JSON text.
+    """
+
+    tenant: str
+    name: str
+    url: str
+    added_by: str
+    added_at: str
+    refresh_at: str
+    peer: str | None = None
+    rev: int = 1
+    card: bytes | None = None
+    fetched_at: str | None = None
+    tried_at: str | None = None
+    problem: str | None = None
+    overrides: str = "{}"
+
+    @staticmethod
+    def key_of(tenant: str, name: str) -> Key:
+        return Key(registered_pk(tenant), name)
+
+    @property
+    def key(self) -> Key:
+        return self.key_of(self.tenant, self.name)
+
+    @property
+    def to(self) -> str:
+        """What a peer is resolved by."""
+        return self.peer or self.url
+
+
+def registered_pk(tenant: str) -> str:
+    return f"AGENT#{tenant}"
+
+
+@dataclass(frozen=True, slots=True)
 class Due(Record):
     """Something that is to be looked at once `at` has passed; deleted only when it was handled."""
 

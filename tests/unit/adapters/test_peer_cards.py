@@ -260,3 +260,29 @@ class TestKept:
             assert served.card_reads == reads
             peers.get(addresses[0], "task-1")
             assert served.card_reads == reads + 1, "the oldest has made room"
+
+
+class TestRead:
+    def test_a_card_is_given_as_it_is(self) -> None:
+        with peer() as served:
+            said = card(
+                interface(served.url), capabilities={"extensions": [{"uri": "urn:a"}]}, more={"b": None}
+            )
+            served.card = [say(said)]
+            assert laptop().read(PeerAddress(served.url), seconds=10) == said
+
+    @pytest.mark.parametrize(
+        "said", [card(), card(interface("https://a.example", "GRPC")), {"supportedInterfaces": 7}]
+    )
+    def test_one_of_a_peer_that_can_not_be_called_is_refused(self, said: dict[str, Any]) -> None:
+        with peer() as served:
+            served.card = [say(said)]
+            with pytest.raises(PeerRefused):
+                laptop().read(PeerAddress(served.url), seconds=10)
+
+    def test_it_is_read_each_time(self) -> None:
+        with peer() as served:
+            cards = laptop()
+            for _ in range(2):
+                cards.read(PeerAddress(served.url), seconds=10)
+            assert served.card_reads == 2

@@ -59,6 +59,24 @@ class TestNames:
         assert directory(local=True).resolve("private").url == "http://10.0.0.1/"
 
 
+class TestTenants:
+    def limited(self) -> Directory:
+        return directory({"billing": {**BILLING, "for_tenants": ["acme"]}})
+
+    def test_a_peer_is_there_for_those_that_it_serves(self) -> None:
+        assert self.limited().resolve("billing", "acme").authorization == "Bearer billing"
+        assert self.limited().resolve(BILLING["url"], "acme").authorization == "Bearer billing"
+        assert directory({"billing": BILLING}).resolve("billing", "other").authorization == "Bearer billing"
+
+    def test_for_another_there_is_neither_its_name_nor_its_credential(self) -> None:
+        with pytest.raises(PeerRefused, match="no peer of this name"):
+            self.limited().resolve("billing", "other")
+        assert self.limited().resolve(BILLING["url"], "other").authorization is None
+
+    def test_what_runs_here_is_not_limited(self) -> None:
+        assert self.limited().resolve("billing").authorization == "Bearer billing"
+
+
 class TestUrls:
     @pytest.mark.parametrize(
         ("url", "authorization"),
