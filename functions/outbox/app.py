@@ -24,6 +24,9 @@ def _deliver(record: SQSRecord, lambda_context: LambdaContext) -> None:
     if "refresh" in wake:
         bootstrap.refresh_agent(wake["tenant"], wake["refresh"])
         return
+    if wake.get("tell") == "notices":
+        bootstrap.deliver_notices(wake["tenant"], wake["task"])
+        return
     if wake.get("cancel") == "children":
         bootstrap.cancel_children(wake["tenant"], wake["task"])
         return

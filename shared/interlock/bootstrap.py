@@ -118,6 +118,7 @@ def engine() -> Engine:
         ),
         clock=clock,
         guard=guard(),
+        notices=chosen.renderers is not None,
         limits=Limits(blocking=chosen.blocking_seconds, lease=chosen.lease_seconds, streams=chosen.streams),
     )
 
@@ -329,6 +330,17 @@ def cancel_children(tenant: str, task_id: str) -> None:
     parked = SqsPark(queues(), settings().outbox_dead_letters)
     with ThreadPoolExecutor(CANCELS_AT_ONCE) as pool:
         cancel(Children(engine(), peers(), parked, pool.map), tenant, task_id)
+
+
+def deliver_notices(tenant: str, task_id: str) -> None:
+    """To the ways to people that the deployment has; where that is turned off again, they rest."""
+    from interlock.adapters.renderers import renderers_of
+    from interlock.engine.notices import Telling
+    from interlock.engine.notices import deliver_notices as tell
+
+    chosen = settings()
+    if chosen.renderers is not None:
+        tell(Telling(engine(), renderers_of(chosen.renderers, local=chosen.local_webhooks)), tenant, task_id)
 
 
 def seal(chain: str) -> None:

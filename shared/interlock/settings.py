@@ -63,6 +63,10 @@ class Settings(BaseModel):
     wide_radius: Radius | None = None
     """A skill of a registered agent that can touch at least this (blast-v1) is raised to `wide_mode`."""
     wide_mode: Mode = Mode.GATED
+    renderers: str | None = None
+    """The ways to people, and who is told where: the id or ARN of a secret in AWS Secrets Manager, or `file:`
+    and the path of a file. A JSON object, see docs/fleet.md. Without it nobody is told: people look at the
+    inbox."""
     local_webhooks: bool = False
     """For local use only: web hooks and other agents may be plain HTTP, at private addresses too."""
     streaming: bool = False

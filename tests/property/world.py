@@ -125,6 +125,9 @@ class Wakes:
     def wake_refresh(self, tenant: str, name: str) -> None:
         pass
 
+    def wake_notices(self, tenant: str, task_id: str) -> None:
+        pass
+
     def wake_timer(self, key: Key, at: datetime) -> None:
         self.timers[key] = None
 
@@ -162,7 +165,8 @@ class World:
 
     `fault_at` names steps, counted from 1, that fail whatever the schedule says. `deliver` is the worker of
     push notifications, where the story has any. `fates` is what the schedule draws the fate of a step from.
-    With `lasting`, whoever has made a step makes the next one too, so many times out of one more.
+    With `lasting`, whoever has made a step makes the next one too, so many times out of one more. Whoever has
+    made a step of `held_up_at` comes last from then on. `lead` makes all steps, and none fails, until `led`.
     """
 
     schedule: Schedule
@@ -180,6 +184,9 @@ class World:
     deliver: Callable[[str, str], None] = lambda tenant, task_id: None
     fates: Sequence[int] = Faults.TABLE
     lasting: int = 0
+    held_up_at: frozenset[int] = frozenset()
+    lead: str = ""
+    led: Callable[[], Any] = lambda: True
     acting: str = ""
     """Who makes the step."""
     broken: Broken | None = None
@@ -208,7 +215,7 @@ class World:
         me.parent.switch()
         self.steps += 1
         fault = self.fault_at.get(self.steps, Faults.NONE)
-        if self.faults and fault == Faults.NONE:
+        if self.faults and fault == Faults.NONE and not self.lead:
             fault = self.fates[self.schedule.choose(len(self.fates))]
         if fault == Faults.DIES_BEFORE:
             raise GreenletExit
@@ -239,11 +246,13 @@ class World:
         """Runs them as the schedule says, then declares all who are not finished dead, and settles."""
         running = {name: greenlet(self._told(name, actor)) for name, actor in actors.items()}
         while running and not self.schedule.over and (name := self._next(running)):
-            self.acting = name
+            self.acting, before = name, self.steps
             self.trace.append(name)
             running[name].switch()
             if running[name].dead:
                 del running[name]
+            elif self.steps > before and self.steps in self.held_up_at:
+                running[name] = running.pop(name)
             if self.broken is not None:
                 raise self.broken
         for name, dead in running.items():
@@ -256,6 +265,10 @@ class World:
 
     def _next(self, running: Mapping[str, greenlet]) -> str | None:
         """One who can go on; None if nobody can."""
+        lead = running.get(self.lead)
+        if lead is not None and not self.led() and self._ready(lead):
+            return self.lead
+        self.lead = ""
         last = running.get(self.acting)
         lasts = last is not None and self.lasting and self.schedule.choose(self.lasting + 1)
         if lasts and last is not None and self._ready(last):
@@ -298,7 +311,7 @@ class World:
             before = self._picture()
             self.clock.time += timedelta(days=1)
             if sweep(self.engine):
-                raise Broken("I8 the sweeper could not handle a row")
+                raise self.broken or Broken("I8 the sweeper could not handle a row")
             for tenant, task_id, turn in list(self.wakes.turns):
                 try:
                     self.work(tenant, task_id, turn)

@@ -137,6 +137,7 @@ class TurnWaker:
     chains: list[str] = field(default_factory=list)
     walks: list[tuple[str, int]] = field(default_factory=list)
     children: list[tuple[str, str]] = field(default_factory=list)
+    notices: list[tuple[str, str]] = field(default_factory=list)
     refreshes: list[tuple[str, str]] = field(default_factory=list)
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
@@ -159,6 +160,9 @@ class TurnWaker:
 
     def wake_refresh(self, tenant: str, name: str) -> None:
         self.refreshes.append((tenant, name))
+
+    def wake_notices(self, tenant: str, task_id: str) -> None:
+        self.notices.append((tenant, task_id))
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         self.timers.append((key, at))

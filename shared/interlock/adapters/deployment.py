@@ -97,6 +97,9 @@ class Unheard:
     def wake_refresh(self, tenant: str, name: str) -> None:
         pass
 
+    def wake_notices(self, tenant: str, task_id: str) -> None:
+        pass
+
     def wake_timer(self, key: Key, at: datetime) -> None:
         pass
 

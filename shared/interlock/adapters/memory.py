@@ -291,6 +291,7 @@ class MemoryWaker:
         self._chains: list[str] = []
         self._walks: list[tuple[str, int]] = []
         self._children: list[tuple[str, str]] = []
+        self._notices: list[tuple[str, str]] = []
         self._refreshes: list[tuple[str, str]] = []
 
     def wake_turn(self, tenant: str, task_id: str, turn: int) -> None:
@@ -316,6 +317,10 @@ class MemoryWaker:
     def wake_refresh(self, tenant: str, name: str) -> None:
         with self._lock:
             self._refreshes.append((tenant, name))
+
+    def wake_notices(self, tenant: str, task_id: str) -> None:
+        with self._lock:
+            self._notices.append((tenant, task_id))
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         with self._lock:
@@ -355,6 +360,12 @@ class MemoryWaker:
         """Tenant and name of every wake since the last call, oldest first."""
         with self._lock:
             taken, self._refreshes = self._refreshes, []
+            return taken
+
+    def take_notices(self) -> list[tuple[str, str]]:
+        """Tenant and task of every wake since the last call, oldest first."""
+        with self._lock:
+            taken, self._notices = self._notices, []
             return taken
 
     def take_timers(self) -> list[tuple[Key, datetime]]:

@@ -48,11 +48,11 @@ def sqs_client(endpoint_url: str | None = None) -> "SQSClient":
 class SqsWaker:
     """Implements `Waker`.
 
-    Messages are JSON objects: `{"tenant", "task", "turn"}` on the queue of turns and `{"tenant", "task"}` on
-    the outbox, with `"cancel": "children"` for what the task delegated, and there `{"tenant", "refresh"}` for
-    a registered agent of that name, all grouped by tenant so that no tenant's backlog holds up another's;
-    `{"pk", "sk"}` on the queue of timers; `{"chain"}` on the audit queue; `{"scope", "generation", "shard"}`
-    on the queue of stops.
+    Messages are JSON objects: `{"tenant", "task", "turn"}` on the queue of turns; `{"pk", "sk"}` on that of
+    timers; `{"chain"}` on the audit queue; `{"scope", "generation", "shard"}` on the queue of stops. On the
+    outbox `{"tenant", "task"}` for the deliveries of a task, with `"cancel": "children"` for what it
+    delegated and `"tell": "notices"` for its notices, and `{"tenant", "refresh"}` for a registered agent.
+    Turns and the outbox are grouped by tenant, so that no tenant's backlog holds up another's.
     """
 
     def __init__(
@@ -103,6 +103,11 @@ class SqsWaker:
 
     def wake_refresh(self, tenant: str, name: str) -> None:
         self._send(self._outbox, {"tenant": tenant, "refresh": name}, MessageGroupId=tenant)
+
+    def wake_notices(self, tenant: str, task_id: str) -> None:
+        self._send(
+            self._outbox, {"tenant": tenant, "task": task_id, "tell": "notices"}, MessageGroupId=tenant
+        )
 
     def wake_timer(self, key: Key, at: datetime) -> None:
         """What is further off than a message can wait is not sent: the sweeper arms it when it is near."""

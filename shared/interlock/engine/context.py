@@ -104,6 +104,8 @@ class Engine:
     clock: Clock
     guard: SchemaGuard
     limits: Limits = field(default_factory=Limits)
+    notices: bool = False
+    """Whether people are told where they are: there are renderers."""
 
 
 def new_id() -> str:

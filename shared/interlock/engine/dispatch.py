@@ -57,6 +57,8 @@ class Start:
     events: Sequence[Event]
     writes: Sequence[Write]
     facts: Sequence[Fact] = ()
+    asked: Checkpoint | None = None
+    """What people are asked, or may object to."""
     due: tuple[Key, datetime] | None = None
     """What is to be woken for."""
 
@@ -88,7 +90,8 @@ def _once_approved(meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> 
     asking = opening.event(meta, now)
     changes = opening.changes(meta)
     waiting = replace(meta, state=TaskState.INPUT_REQUIRED.value, turn=0, seq=2, said=2, **changes)
-    return Start(waiting, [sent, asking], opening.writes(meta, now), [opening.fact(meta)])
+    asked = opening.checkpoint(meta, now)
+    return Start(waiting, [sent, asking], opening.writes(meta, now), [opening.fact(meta)], asked)
 
 
 def shown_input(message: Message) -> JsonObject:
@@ -129,7 +132,7 @@ def _after_window(meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> S
     due = _row(window)
     writes: list[Write] = [Put(window.key, window.item(), (Missing("v"),)), Put(due.key, due.item())]
     fact = Fact(VETO_OPENED, meta.owner, detail={"prompt": ask_id, "until": end})
-    return Start(waiting, [told], writes, [fact], (due.key, parse_instant(end)))
+    return Start(waiting, [told], writes, [fact], window, (due.key, parse_instant(end)))
 
 
 def replace_status(sent: Event, meta: TaskMeta, text: str, now: datetime) -> Event:

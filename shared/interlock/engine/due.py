@@ -5,6 +5,7 @@ from interlock.engine.context import Engine
 from interlock.engine.dispatch import WINDOW, pass_window
 from interlock.engine.expire import expire
 from interlock.engine.lease import LAPSE, lapse
+from interlock.engine.notices import REMIND, TELL, remind, tell_due
 from interlock.engine.ports import Key
 from interlock.engine.push import push_due
 from interlock.engine.records import Due, instant, parse_instant
@@ -25,6 +26,10 @@ def handle_due(engine: Engine, key: Key) -> None:
         push_due(engine, key, due)
     elif due.kind == WINDOW:
         pass_window(engine, key, due)
+    elif due.kind == TELL:
+        tell_due(engine, key, due)
+    elif due.kind == REMIND:
+        remind(engine, key, due)
     elif due.kind == LAPSE:
         lapse(engine, key, due)
     elif due.kind == DELEGATED:

@@ -198,6 +198,9 @@ class Waker(Protocol):
     def wake_refresh(self, tenant: str, name: str) -> None:
         """The card of a registered agent is to be fetched."""
 
+    def wake_notices(self, tenant: str, task_id: str) -> None:
+        """Notices of the task are to be given to their renderers."""
+
     def wake_timer(self, key: Key, at: datetime) -> None:
         """The due row under `key` is to be looked at, not before `at`."""
 

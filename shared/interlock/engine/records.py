@@ -418,6 +418,38 @@ DELEGATIONS = "DEL#"
 
 
 @dataclass(frozen=True, slots=True)
+class Notice(Record):
+    """Something that people are to be told of, and which renderers have told it (`told`, by their names)."""
+
+    tenant: str
+    task_id: str
+    id: str
+    tells: str
+    at: str
+    ask_id: str | None = None
+    status: str = "open"
+    tries: int = 0
+    told: str = ""
+
+    OPEN: ClassVar[str] = "open"
+    TOLD: ClassVar[str] = "told"
+    UNRENDERED: ClassVar[str] = "unrendered"
+    """There was nobody to give it to."""
+    PARKED: ClassVar[str] = "parked"
+
+    @staticmethod
+    def key_of(tenant: str, task_id: str, notice_id: str) -> Key:
+        return Key(task_pk(tenant, task_id), f"{NOTICES}{notice_id}")
+
+    @property
+    def key(self) -> Key:
+        return self.key_of(self.tenant, self.task_id, self.id)
+
+
+NOTICES = "NOTE#"
+
+
+@dataclass(frozen=True, slots=True)
 class Registered(Record):
     """An agent elsewhere that a tenant has put under oversight. What its skills declare is in its card.
 

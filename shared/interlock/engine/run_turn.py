@@ -26,6 +26,7 @@ from interlock.engine.context import (
 )
 from interlock.engine.facts import RUN_STARTED, RUN_WROTE_LATE, Fact
 from interlock.engine.halts import first_on, halt_keys, halted_in, look, unless_halted
+from interlock.engine.notices import to_tell_of
 from interlock.engine.opening import Opening, asking_approval
 from interlock.engine.ports import (
     ConditionFailed,
@@ -360,6 +361,8 @@ class TurnRun:
                     writes.append(Delete(meta.run_key))
                 if opening is not None:
                     writes.extend(opening.writes(meta, now))
+                    asked = opening.checkpoint(meta, now)
+                    writes.extend(to_tell_of(engine, meta, asked, now))
                 try:
                     engine.table.write(*writes)
                 except (ConditionFailed, OutcomeUnknown):
@@ -369,10 +372,12 @@ class TurnRun:
                 self.meta, self.ended = moved, ends
                 self.events.append(event)
                 break
-        if opening is not None and opening.envelope.deadline is not None:
-            due = opening.checkpoint(self.meta, now).due_key
-            if due is not None:
-                engine.waker.wake_timer(due, opening.envelope.deadline)
+        if opening is None:
+            return
+        if engine.notices:
+            engine.waker.wake_notices(self.meta.tenant, self.meta.task_id)
+        if asked.due_key is not None and opening.envelope.deadline is not None:
+            engine.waker.wake_timer(asked.due_key, opening.envelope.deadline)
 
     def note_delegation(self, delegation: Delegation) -> None:
         """Before its work is sent, and not while halted: whoever stops this run afterwards finds it."""

@@ -41,6 +41,7 @@ from interlock.engine.errors import SendCanceled
 from interlock.engine.facts import TASK_EVENT, Fact, current_trace
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, look, unless_halted
 from interlock.engine.lease import lapse_row, leased, renew, wake_lapse
+from interlock.engine.notices import Tells, to_tell, to_tell_of
 from interlock.engine.ports import ConditionFailed, Missing, OutcomeUnknown, Put, Write
 from interlock.engine.push import Push, keep, new_config, prepare
 from interlock.engine.records import (
@@ -64,7 +65,7 @@ from interlock.engine.visibility import check_tenant, visible_task
 from interlock.engine.wait import settled
 from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.delegation import MalformedTerms, Terms, parse_terms
-from interlock.oversight.modes import STAMPS
+from interlock.oversight.modes import STAMPS, Mode
 from interlock.oversight.principals import Principal, Role
 
 SKILL_HINT = "skillHint"
@@ -260,6 +261,10 @@ def _write_task(engine: Engine, new: New) -> TaskView | SendKey:
             writes.append(lapse_row(meta, meta.lapses_at))
         facts = [Fact(TASK_EVENT, new.caller.id).about(meta, sent), *(f.about(meta) for f in begun.facts)]
         writes.extend(fact.put(meta.tenant, now) for fact in facts)
+        if begun.asked is not None:
+            writes.extend(to_tell_of(engine, meta, begun.asked, now))
+        elif meta.mode == Mode.NOTIFICATION and engine.notices and not meta.isolated:
+            writes.extend(to_tell(meta, Tells.STARTED, now))
         if meta.held:
             writes.extend(unless_halted(meta))
         try:
@@ -274,6 +279,8 @@ def _write_task(engine: Engine, new: New) -> TaskView | SendKey:
                 raise halted_in(failed, writes) or AssertionError("a new task that is there") from failed
         if begun.due is not None:
             engine.waker.wake_timer(*begun.due)
+        if engine.notices and meta.mode != Mode.AUTONOMOUS:
+            engine.waker.wake_notices(meta.tenant, meta.task_id)
         return TaskView(meta, list(begun.events))
     raise AssertionError("attempts end by raising")
 

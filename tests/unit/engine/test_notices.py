@@ -1,0 +1,280 @@
+"""Notices: told where people are, at least once, and never in the way of the task."""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.support.approvals import asking_leave, decide
+from tests.support.halting import halt, resume, walk_all
+from tests.support.twin import ANN, Deployment, asking, message, no_answer, once
+
+from interlock.a2a.models import TaskState
+from interlock.agents import Agent, Mode, Turn
+from interlock.engine.due import handle_due
+from interlock.engine.notices import (
+    GIVEN_UP,
+    MAX_TRIES,
+    UNRENDERED,
+    Renderer,
+    RenderFailed,
+    Telling,
+    Tells,
+    deliver_notices,
+)
+from interlock.engine.records import Notice
+
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass
+class Surface:
+    """Implements `Renderer`: keeps what it was given, while it is up."""
+
+    up: bool = True
+    shown: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)
+
+    def render(self, notice_id: str, document: Mapping[str, Any]) -> None:
+        if not self.up:
+            raise RenderFailed("down")
+        self.shown.append((notice_id, document))
+
+    @property
+    def told(self) -> list[str]:
+        return [document["tells"] for _, document in self.shown]
+
+
+@dataclass
+class Surfaces:
+    """Implements `Renderers`."""
+
+    default: dict[str, Renderer] = field(default_factory=dict)
+    by_interface: dict[str, dict[str, Renderer]] = field(default_factory=dict)
+    readable: bool = True
+
+    def chosen(self, tells: Tells, interface: str | None) -> Mapping[str, Renderer]:
+        if not self.readable:
+            raise RenderFailed("can not be read")
+        return self.by_interface.get(interface or "", self.default)
+
+
+class Place:
+    def __init__(self, agent: Agent) -> None:
+        self.deployment = Deployment(agent)
+        self.deployment.engine = replace(self.deployment.engine, notices=True)
+        self.surface = Surface()
+        self.surfaces = Surfaces({"hook": self.surface})
+
+    def deliver(self, task_id: str) -> None:
+        deliver_notices(Telling(self.deployment.engine, self.surfaces), "acme", task_id)
+
+    def notices(self, task_id: str) -> list[Notice]:
+        pk = self.deployment.meta(task_id).key.pk
+        found = [Notice.read(item) for _, item in self.deployment.table.query(pk, first="NOTE#").rows]
+        return sorted((one for one in found if isinstance(one, Notice)), key=lambda one: one.at)
+
+    def fall_due(self, kind: str) -> int:
+        """Handles the rows of a kind that are due; how many there were."""
+        now = self.deployment.clock.now()
+        rows = {key: item for key, item in self.deployment.due_rows().items() if item["kind"] == kind}
+        due = [key for key, item in rows.items() if str(item["at"]) <= f"{now:%Y-%m-%dT%H:%M:%S}.999999Z"]
+        for key in due:
+            handle_due(self.deployment.engine, key)
+        return len(due)
+
+
+def notifying() -> Agent:
+    agent = Agent("desk", "Runs, and people are told")
+
+    @agent.skill("work", "Works", mode=Mode.NOTIFICATION)
+    async def work(turn: Turn) -> None:
+        await turn.complete("done")
+
+    return agent
+
+
+def test_a_skill_that_notifies_runs_and_its_surface_is_told() -> None:
+    place = Place(notifying())
+    source = {"interface": "discord", "channelId": "c-1"}
+    task = place.deployment.send(message("go", metadata={"source": source}))
+    assert task.status.state is TaskState.COMPLETED
+    assert place.deployment.waker.notices == [("acme", task.id)]
+    place.deliver(task.id)
+    ((notice_id, document),) = place.surface.shown
+    (notice,) = place.notices(task.id)
+    assert (notice.status, notice.told, notice.id) == (Notice.TOLD, "hook", notice_id)
+    assert document["tells"] == "started"
+    assert (document["agent"], document["skill"], document["mode"]) == ("desk", "work", "notification")
+    assert document["source"] == source
+
+
+def test_what_is_told_is_told_where_the_work_came_from() -> None:
+    place = Place(notifying())
+    discord = Surface()
+    place.surfaces.by_interface["discord"] = {"discord": discord}
+    sent = message("go", metadata={"source": {"interface": "discord"}})
+    place.deliver(place.deployment.send(sent).id)
+    assert (discord.told, place.surface.told) == (["started"], [])
+
+
+def test_a_question_is_told_without_what_may_be_withheld() -> None:
+    place = Place(asking_leave(deadline=timedelta(hours=1)))
+    task_id = place.deployment.send().id
+    place.deliver(task_id)
+    ((_, document),) = place.surface.shown
+    checkpoint = document["checkpoint"]
+    assert (document["tells"], checkpoint["kind"], checkpoint["status"]) == ("asked", "approval", "open")
+    assert checkpoint["digest"].startswith("sha256:")
+    assert checkpoint["summary"] == "Refund 40.00 to order 1182"
+    assert "40.00" not in json.dumps({**checkpoint, "summary": "", "prompt": ""})
+
+
+def test_reminders_come_at_half_and_four_fifths_of_the_time_while_it_is_open() -> None:
+    place = Place(asking(deadline=timedelta(minutes=10)))
+    task_id = place.deployment.send().id
+    place.deliver(task_id)
+    place.deployment.clock.advance(299)
+    assert place.fall_due("remind") == 0
+    place.deployment.clock.advance(2)
+    assert place.fall_due("remind") == 1
+    place.deployment.clock.advance(180)
+    assert place.fall_due("remind") == 1
+    place.deliver(task_id)
+    assert place.surface.told == ["asked", "reminder", "reminder"]
+
+
+def test_nobody_is_reminded_of_what_is_answered() -> None:
+    place = Place(asking(deadline=timedelta(minutes=10)))
+    task_id = place.deployment.send().id
+    place.deployment.answer(ANN, task_id, {"approved": True})
+    place.deployment.clock.advance(500)
+    assert place.fall_due("remind") == 2
+    place.deliver(task_id)
+    assert place.surface.told == ["asked"]
+    assert not [item for item in place.deployment.due_rows().values() if item["kind"] == "remind"]
+
+
+def test_while_halted_no_reminder_is_sent_and_after_that_it_is() -> None:
+    place = Place(asking(deadline=timedelta(minutes=10)))
+    task_id = place.deployment.send().id
+    halt(place.deployment)
+    walk_all(place.deployment)
+    place.deployment.clock.advance(301)
+    assert place.fall_due("remind") == 1
+    assert len(place.notices(task_id)) == 1
+    resume(place.deployment)
+    assert place.fall_due("remind") == 1
+    assert [notice.tells for notice in place.notices(task_id)] == ["asked", "reminder"]
+
+
+def test_a_surface_that_is_down_holds_nothing_up_and_is_told_later() -> None:
+    place = Place(asking())
+    place.surface.up = False
+    task_id = place.deployment.send().id
+    place.deliver(task_id)
+    assert place.deployment.answer(ANN, task_id, {"approved": True}).status.state is TaskState.COMPLETED
+    place.surface.up = True
+    place.deployment.waker.notices.clear()
+    place.deployment.clock.advance(10)
+    assert place.fall_due("tell") == 1
+    assert place.deployment.waker.notices == [("acme", task_id)]
+    place.deliver(task_id)
+    assert place.surface.told == ["asked"]
+
+
+def test_of_several_only_those_are_told_again_that_were_not() -> None:
+    place = Place(asking())
+    other = Surface(up=False)
+    place.surfaces.default["other"] = other
+    task_id = place.deployment.send().id
+    place.deliver(task_id)
+    other.up = True
+    place.deliver(task_id)
+    assert (place.surface.told, other.told) == (["asked"], ["asked"])
+
+
+def test_what_is_told_twice_has_the_same_id() -> None:
+    place = Place(asking())
+    task_id = place.deployment.send().id
+    place.deployment.hook(before=once("write", no_answer))
+    place.deliver(task_id)
+    place.deliver(task_id)
+    assert place.surface.told == ["asked", "asked"]
+    assert len({notice_id for notice_id, _ in place.surface.shown}) == 1
+
+
+def test_a_notice_that_nobody_takes_is_given_up_where_it_is_seen(caplog: pytest.LogCaptureFixture) -> None:
+    place = Place(asking())
+    place.surface.up = False
+    task_id = place.deployment.send().id
+    with caplog.at_level(logging.ERROR):
+        for _ in range(MAX_TRIES):
+            place.deliver(task_id)
+    (notice,) = place.notices(task_id)
+    assert (notice.status, notice.tries) == (Notice.PARKED, MAX_TRIES)
+    assert [record.message for record in caplog.records] == [GIVEN_UP]
+    place.deployment.clock.advance(3600)
+    place.fall_due("tell")
+    assert not [item for item in place.deployment.due_rows().values() if item["kind"] == "tell"]
+
+
+def test_without_a_renderer_that_is_logged_and_the_question_waits(caplog: pytest.LogCaptureFixture) -> None:
+    place = Place(asking())
+    place.surfaces.default.clear()
+    task_id = place.deployment.send().id
+    with caplog.at_level(logging.ERROR):
+        place.deliver(task_id)
+    assert [record.message for record in caplog.records] == [UNRENDERED]
+    (notice,) = place.notices(task_id)
+    assert notice.status == Notice.UNRENDERED
+    assert place.deployment.open_prompt(task_id)
+
+
+def test_renderers_that_can_not_be_read_are_asked_for_again() -> None:
+    place = Place(asking())
+    place.surfaces.readable = False
+    task_id = place.deployment.send().id
+    place.deliver(task_id)
+    place.surfaces.readable = True
+    place.deliver(task_id)
+    assert place.surface.told == ["asked"]
+
+
+@pytest.mark.parametrize("mode", [Mode.GATED, Mode.COMPOUND, Mode.VETO])
+def test_what_has_to_be_approved_or_may_be_vetoed_is_told(mode: Mode) -> None:
+    agent = Agent("desk", "d")
+
+    @agent.skill("work", "w", mode=mode)
+    async def work(turn: Turn) -> None:
+        await turn.complete()
+
+    place = Place(agent)
+    task_id = place.deployment.send().id
+    place.deliver(task_id)
+    ((_, document),) = place.surface.shown
+    assert (document["tells"], document["mode"]) == ("asked", mode.value)
+    if mode is not Mode.VETO:
+        assert decide(place.deployment, ANN, task_id).status.state is TaskState.COMPLETED
+
+
+def test_nobody_is_told_of_a_task_that_nobody_else_sees() -> None:
+    agent = Agent("desk", "d", isolated=True)
+
+    @agent.skill("work", "w", mode=Mode.NOTIFICATION)
+    async def work(turn: Turn) -> None:
+        await turn.complete()
+
+    place = Place(agent)
+    assert place.notices(place.deployment.send().id) == []
+
+
+def test_where_there_are_no_renderers_nothing_is_written() -> None:
+    deployment = Deployment(asking(deadline=MINUTE))
+    task_id = deployment.send().id
+    assert not [key for key in deployment.rows() if key.sk.startswith("NOTE#")]
+    assert [item["kind"] for item in deployment.due_rows().values()] == ["deadline"]
+    assert deployment.waker.notices == []
+    assert deployment.open_prompt(task_id)
