@@ -11,6 +11,7 @@ import pytest
 from tools.laptop.template import template as read_template
 
 from interlock.engine.calls import LOST_CALL
+from interlock.engine.notices import GIVEN_UP, UNRENDERED
 from interlock.engine.records import SHARDS, halts_pk
 from interlock.engine.seal import UNSIGNED
 from interlock.settings import PREFIX, Settings
@@ -114,7 +115,14 @@ SET_ELSEWHERE = {
 
 
 NO_VALUE = {"Ref": "AWS::NoValue"}
-DEFAULTS = {"IsStreaming": False, "HasPushNotifications": True, "HasCardSigning": False, "HasPeers": False}
+DEFAULTS = {
+    "IsStreaming": False,
+    "HasPushNotifications": True,
+    "HasCardSigning": False,
+    "HasPeers": False,
+    "HasRenderers": False,
+    "HasNoticeTopic": False,
+}
 
 
 def settled(value: Any, conditions: dict[str, bool]) -> Any:
@@ -228,6 +236,26 @@ class TestLeastPrivilege:
             if action == "secretsmanager:GetSecretValue"
         }
         assert readers == dict.fromkeys(("TurnsRole", "OutboxRole"), "PeersSecretArn")
+
+    def test_the_ways_to_people_are_read_and_published_to_by_the_outbox_alone(self, whole: Template) -> None:
+        template: Template = settled(whole, DEFAULTS | {"HasRenderers": True, "HasNoticeTopic": True})
+        granted = {
+            (name, action, resource)
+            for name, role in of_type(template, "AWS::IAM::Role").items()
+            for action, resource in statements(role)
+            if action.startswith(("secretsmanager:", "sns:"))
+        }
+        assert granted == {
+            ("OutboxRole", "secretsmanager:GetSecretValue", "RenderersSecretArn"),
+            ("OutboxRole", "sns:Publish", "NoticeTopicArn"),
+        }
+
+    def test_a_notice_that_nobody_was_given_rings(self, template: Template) -> None:
+        found = of_type(template, "AWS::Logs::MetricFilter")["UntoldNotices"]
+        assert found["LogGroupName"] == {"Ref": "OutboxLogs"}
+        assert found["FilterPattern"] == f'?"{UNRENDERED}" ?"{GIVEN_UP}"'
+        alarm = of_type(template, "AWS::CloudWatch::Alarm")["UntoldNoticesAlarm"]
+        assert found["MetricTransformations"][0]["MetricName"] == alarm["MetricName"]
 
     def test_these_are_all_functions_and_no_policy_comes_from_elsewhere(self, template: Template) -> None:
         assert sorted(of_type(template, "AWS::Serverless::Function")) == [f"{n}Function" for n in FUNCTIONS]
@@ -684,6 +712,7 @@ class TestAuditTrail:
         assert unsealed["Dimensions"] == [{"Name": "service", "Value": "timers"}]
         filters = of_type(template, "AWS::Logs::MetricFilter")
         unsigned = filters.pop("UnsignedCheckpoints")
+        del filters["UntoldNotices"]
         assert unsigned["FilterPattern"] == f'"{UNSIGNED}"'
         assert unsigned["LogGroupName"] == {"Ref": "AuditLogs"}
         watched = alarms["UnsignedCheckpointsAlarm"]["MetricName"]
