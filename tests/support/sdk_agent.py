@@ -3,6 +3,7 @@
 import asyncio
 
 from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.context import ServerCallContext
 from a2a.server.events import EventQueue
 from a2a.server.request_handlers import DefaultRequestHandler
 from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes, create_rest_routes
@@ -20,7 +21,23 @@ from a2a.types.a2a_pb2 import (
 from starlette.applications import Starlette
 
 
+class Tasks(InMemoryTaskStore):
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: dict[str, int] = {}
+        """As they were last stored, by id."""
+
+    async def save(self, task: Task, context: ServerCallContext) -> None:
+        await super().save(task, context)
+        self.states[task.id] = task.status.state
+
+
 class Works(AgentExecutor):
+    def __init__(self) -> None:
+        self.tasks = Tasks()
+        self.at_work = 0
+        """How many work until they are cancelled."""
+
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         assert context.task_id is not None
         assert context.context_id is not None
@@ -39,7 +56,11 @@ class Works(AgentExecutor):
         await event_queue.enqueue_event(task)
         await updater.start_work()
         if text == "work":
-            await asyncio.Event().wait()
+            self.at_work += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.at_work -= 1
         if text == "ask":
             await updater.requires_input(updater.new_agent_message([Part(text="Go on?")]))
             return
@@ -52,8 +73,9 @@ class Works(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-def create_app(url: str, *bindings: str, version: str = "1.0") -> Starlette:
+def create_app(url: str, *bindings: str, version: str = "1.0", works: Works | None = None) -> Starlette:
     """The app of a server at `url`, whose card has the bindings in this order."""
+    works = works or Works()
     card = AgentCard(
         name="works",
         description="Works until it is cancelled",
@@ -67,7 +89,7 @@ def create_app(url: str, *bindings: str, version: str = "1.0") -> Starlette:
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id="work", name="Work", description="Works", tags=["work"])],
     )
-    handler = DefaultRequestHandler(Works(), InMemoryTaskStore(), card)
+    handler = DefaultRequestHandler(works, works.tasks, card)
     return Starlette(
         routes=[
             *create_agent_card_routes(card),

@@ -378,11 +378,12 @@ class Deployment:
     # Looking at what is stored.
 
     def rows(self) -> dict[Key, Item]:
-        return {
-            Key(pk, sk): dict(item)
-            for pk, partition in self.table._partitions.items()
-            for sk, (item, _) in partition.items.items()
-        }
+        with self.table._lock:
+            return {
+                Key(pk, sk): dict(item)
+                for pk, partition in self.table._partitions.items()
+                for sk, (item, _) in partition.items.items()
+            }
 
     def meta(self, task_id: str, tenant: str = "acme") -> TaskMeta:
         return TaskMeta.read(self.rows()[TaskMeta.key_of(tenant, task_id)])
