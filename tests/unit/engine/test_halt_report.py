@@ -29,6 +29,7 @@ from interlock.oversight.principals import Kind, Principal, Role
 
 OTHER = Scope("other")
 STRANGER = Principal("bearer:stranger", "other", Kind.SERVICE, frozenset({Role.CALLER}))
+THEIR_OPS = Principal("bearer:ops", "other", Kind.PERSON, frozenset({Role.OPERATOR}))
 
 
 @pytest.fixture
@@ -143,6 +144,8 @@ def test_a_halt_of_everything_is_told_to_each_tenant_of_its_own_tasks(place: Dep
             assert set(became(page)) <= {own}
             page = report(place.engine, who, ALL, cursor=f"{number:02d}.zzz")
             assert set(became(page)) <= {own}
+            page = report(place.engine, THEIR_OPS, ALL, cursor=f"{number:02d}.acme#")
+            assert set(became(page)) <= {theirs}
 
 
 def test_another_tenants_halt_is_as_one_that_never_was(place: Deployment) -> None:
@@ -207,14 +210,21 @@ def test_the_list_is_bounded(place: Deployment, monkeypatch: pytest.MonkeyPatch)
     assert [one.scope for one in listed(place.engine, OPS)] == ["skill:acme/c", "skill:acme/b"]
 
 
-def test_many_that_were_canceled_are_read_in_batches(
+def test_however_many_end_while_the_report_is_read_each_is_told_as_it_ended(
     place: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No read asks for more keys at once than the table takes."""
     monkeypatch.setattr(halt_report, "READ_AT_ONCE", 2)
     standing = halt(place)
     at = standing.halted_at
-    rows = [Stopped("acme", new_id(), 1, True, at) for _ in range(40)]
-    for row in rows:
+    for _ in range(40):
+        row = Stopped("acme", new_id(), 1, True, at)
         place.table.write(Put(Stopped.key_of(standing.name, row.tenant, row.task_id, row.turn), row.item()))
-    assert counts(report(place.engine, OPS, ACME)) == {"confirmed": 40}
+
+    def give_up(operation: str, arguments: tuple[Any, ...]) -> None:
+        if operation == "query" and arguments[0].startswith("RUN#"):
+            for key, item in place.rows().items():
+                if key.pk.startswith("STOPPED#"):
+                    place.table.write(Put(key, {**item, "abandoned_at": at}))
+
+    place.hook(before=give_up)
+    assert counts(report(place.engine, OPS, ACME)) == {"abandoned": 40}
