@@ -183,7 +183,8 @@ def _check_open(
             raise AnswerRefused(ask.ask_id, "expired")
         raise AnswerRefused(ask.ask_id, winner=json.loads(ask.winner)[0] if ask.winner else None)
     caller, responders = answer.by, envelope.responders
-    authorised = caller.id == meta.owner or caller.has(Role.APPROVER)
+    asked = caller.id == meta.owner or caller.id in meta.dispatchers.split()
+    authorised = asked or caller.has(Role.APPROVER)
     if not hitl_prompt.may_respond(responders, caller.id, authorised):
         raise PermissionDenied("You may not answer this prompt")
     if responders.people_only and caller.kind is not Kind.PERSON:

@@ -55,8 +55,8 @@ ANY_APPROVER = Gate()
 @dataclass(frozen=True, slots=True)
 class Skill:
     """What the engine knows of a skill. `rerun`: a turn whose worker was lost may be run again.
-    `isolated`: only the owner of a task sees it. `declared`: its mode, and `gate`: who approves its start,
-    where that takes it."""
+    `isolated`: only the owner of a task sees it. `declared`: its mode and its reviewer, and `gate`: who
+    approves its start, where that takes it."""
 
     agent: str
     id: str
@@ -85,6 +85,8 @@ class Limits:
     the sweeper wakes for it. `reruns`: how often a lost turn of a skill that allows it is run again.
     `streams`: how many a tenant may have open at once. `grace`: how long code that was told to stop may take
     until its task is ended without it.
+    `agent_hop` and `people_hop`: how long a dispatching agent, and people, have until a question is passed
+    on; `unanswered` says what becomes of it after that: `escalate`, or `reject`.
     """
 
     blocking: float = 25.0
@@ -94,6 +96,9 @@ class Limits:
     reruns: int = 3
     streams: int = 100
     grace: float = 15.0
+    agent_hop: float = 300.0
+    people_hop: float = 1800.0
+    unanswered: str = "escalate"
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Handed:
         engine, meta = run.engine, run.meta
         try:
             self._address: PeerAddress = peers.resolve(to)
-            self._terms = _terms(run, lease, deadline, self_approval)
+            self._terms = terms_for(run, lease, deadline, self_approval)
         except (PeerRefused, PeerUnreachable, MalformedTerms) as error:
             raise Refused(str(error)) from error
         if lease is not None and message.task_id is not None:
@@ -250,8 +250,8 @@ class Handed:
             return
 
 
-def _terms(run: TurnRun, lease: timedelta | None, deadline: datetime | None, self_approval: bool) -> Terms:
-    """Raises `MalformedTerms`."""
+def terms_for(run: TurnRun, lease: timedelta | None, deadline: datetime | None, self_approval: bool) -> Terms:
+    """Of what a run hands down. Raises `MalformedTerms`."""
     meta = run.meta
     if meta.depth >= MAX_DEPTH:
         raise MalformedTerms(f"work is handed down at most {MAX_DEPTH} times")
@@ -263,4 +263,4 @@ def _terms(run: TurnRun, lease: timedelta | None, deadline: datetime | None, sel
     ends = [terms_of.check_deadline(deadline)] if deadline is not None else []
     if meta.deadline is not None:
         ends.append(parse_instant(meta.deadline))
-    return Terms(meta.depth + 1, excluded, lease, min(ends, default=None))
+    return Terms(meta.depth + 1, excluded, lease, min(ends, default=None), meta.task_id)

@@ -24,6 +24,7 @@ from interlock.engine.context import (
 )
 from interlock.engine.facts import VETO_OPENED, VETO_PASSED, VETO_RESTARTED, Fact
 from interlock.engine.halts import halted_in, look, unless_halted
+from interlock.engine.notices import Tells, to_remind, to_tell
 from interlock.engine.opening import asking_approval
 from interlock.engine.ports import ConditionFailed, Delete, Equals, Key, Missing, OutcomeUnknown, Put, Write
 from interlock.engine.records import (
@@ -57,25 +58,25 @@ class Start:
     events: Sequence[Event]
     writes: Sequence[Write]
     facts: Sequence[Fact] = ()
-    asked: Checkpoint | None = None
-    """What people are asked, or may object to."""
     due: tuple[Key, datetime] | None = None
     """What is to be woken for."""
 
 
-def start(meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> Start:
+def start(engine: Engine, meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> Start:
     """`meta` is that of a task that is about to start at once. Raises `InvalidParams` for an input that can
     not be put before people."""
     mode = skill.declared.mode
     meta = replace(meta, mode=mode.value)
     if mode is Mode.VETO:
-        return _after_window(meta, skill, sent, now)
+        return _after_window(engine, meta, skill, sent, now)
     if mode in (Mode.GATED, Mode.COMPOUND):
-        return _once_approved(meta, skill, sent, now)
-    return Start(meta, [sent], [queue_turn(meta, now)])
+        return _once_approved(engine, meta, skill, sent, now)
+    told = mode is Mode.NOTIFICATION and engine.notices and not meta.isolated
+    notices = to_tell(meta, Tells.STARTED, now) if told else []
+    return Start(meta, [sent], [queue_turn(meta, now), *notices])
 
 
-def _once_approved(meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> Start:
+def _once_approved(engine: Engine, meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> Start:
     """The dispatch itself is a checkpoint, before the first turn."""
     if sent.message is None:
         raise AssertionError("a send without its message")
@@ -90,8 +91,8 @@ def _once_approved(meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> 
     asking = opening.event(meta, now)
     changes = opening.changes(meta)
     waiting = replace(meta, state=TaskState.INPUT_REQUIRED.value, turn=0, seq=2, said=2, **changes)
-    asked = opening.checkpoint(meta, now)
-    return Start(waiting, [sent, asking], opening.writes(meta, now), [opening.fact(meta)], asked)
+    _, writes = opening.opens(engine, meta, now)
+    return Start(waiting, [sent, asking], writes, [opening.fact(meta)])
 
 
 def shown_input(message: Message) -> JsonObject:
@@ -105,7 +106,7 @@ def shown_input(message: Message) -> JsonObject:
     return {"digest": approvals.digest_of({"parts": parts}), "excerpt": message.text[:EXCERPT]}
 
 
-def _after_window(meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> Start:
+def _after_window(engine: Engine, meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> Start:
     """Nothing runs until the window has ended; whoever may cancel the task vetoes it until then."""
     ttl = skill.declared.veto_ttl_ms
     end = instant(now + timedelta(milliseconds=ttl))
@@ -131,8 +132,10 @@ def _after_window(meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> S
     waiting = replace(meta, turn=0, said=1, ask=ask_id, asked=1)
     due = _row(window)
     writes: list[Write] = [Put(window.key, window.item(), (Missing("v"),)), Put(due.key, due.item())]
+    if engine.notices and not meta.isolated:
+        writes += [*to_tell(meta, Tells.ASKED, now, ask_id), *to_remind(window)]
     fact = Fact(VETO_OPENED, meta.owner, detail={"prompt": ask_id, "until": end})
-    return Start(waiting, [told], writes, [fact], window, (due.key, parse_instant(end)))
+    return Start(waiting, [told], writes, [fact], (due.key, parse_instant(end)))
 
 
 def replace_status(sent: Event, meta: TaskMeta, text: str, now: datetime) -> Event:

@@ -10,6 +10,7 @@ from interlock.engine.ports import Key
 from interlock.engine.push import push_due
 from interlock.engine.records import Due, instant, parse_instant
 from interlock.engine.registry import REFRESH, refresh_due
+from interlock.engine.reviewers import HOP, hop_due
 
 
 def handle_due(engine: Engine, key: Key) -> None:
@@ -26,6 +27,8 @@ def handle_due(engine: Engine, key: Key) -> None:
         push_due(engine, key, due)
     elif due.kind == WINDOW:
         pass_window(engine, key, due)
+    elif due.kind == HOP:
+        hop_due(engine, key, due)
     elif due.kind == TELL:
         tell_due(engine, key, due)
     elif due.kind == REMIND:

@@ -94,13 +94,6 @@ class Telling:
     renderers: Renderers
 
 
-def to_tell_of(engine: Engine, meta: TaskMeta, ask: Checkpoint, now: datetime) -> list[Write]:
-    """Of a checkpoint that is opened: that it is, and reminders. Nobody else sees an isolated task."""
-    if not engine.notices or meta.isolated:
-        return []
-    return [*to_tell(meta, Tells.ASKED, now, ask.ask_id), *to_remind(ask)]
-
-
 def to_tell(meta: TaskMeta, tells: Tells, now: datetime, ask_id: str | None = None) -> list[Write]:
     """Go into the transaction of what they tell of; afterwards the task's notices are woken for."""
     notice = Notice(meta.tenant, meta.task_id, new_id(), tells.value, instant(now), ask_id)

@@ -7,13 +7,15 @@ from datetime import datetime
 from typing import Any
 
 from interlock.a2a.models import JsonObject, TaskState
-from interlock.engine.context import agent_message, barred, status
+from interlock.engine.context import Engine, agent_message, barred, status
 from interlock.engine.facts import PROMPT_OPENED, Fact, text_digest
 from interlock.engine.ports import Missing, Put, Write
 from interlock.engine.records import Checkpoint, Due, Event, TaskMeta, inbox_view, instant
-from interlock.oversight import approvals, hitl_prompt
+from interlock.engine.reviewers import opened
+from interlock.oversight import approvals, hitl_prompt, reviewers
 from interlock.oversight.approvals import Asked, Gate
 from interlock.oversight.canonical_json import canonical
+from interlock.oversight.reviewers import Hop
 
 NO_DEADLINE = "9999"
 """Sorts behind every deadline in the inbox."""
@@ -45,6 +47,9 @@ class Opening:
                 envelope.prompt_id, asked.summary, asked.digest, meta.last_author or meta.owner
             )
             message.metadata[approvals.KEY] = request.to_wire()
+            if asked.gate.quorum > 1:
+                progress: JsonObject = {"approvedBy": [], "required": asked.gate.quorum}
+                message.metadata[approvals.QUORUM_KEY] = progress
             message.extensions.append(approvals.URI)
         return Event(status=status(TaskState.INPUT_REQUIRED, now, message))
 
@@ -60,7 +65,7 @@ class Opening:
             detail["dispatch"] = True
         return Fact(PROMPT_OPENED, f"agent:{meta.agent}", digests, detail)
 
-    def checkpoint(self, meta: TaskMeta, now: datetime) -> Checkpoint:
+    def _checkpoint(self, meta: TaskMeta, now: datetime) -> Checkpoint:
         envelope, asked = self.envelope, self.approval
         deadline = instant(envelope.deadline) if envelope.deadline is not None else None
         return Checkpoint(
@@ -76,22 +81,30 @@ class Opening:
             approval=asked.to_json() if asked is not None else None,
             envelope=json.dumps(envelope.to_wire(), ensure_ascii=False, separators=(",", ":")),
             asked_at=instant(now),
+            hops=reviewers.to_json(self._hops(meta)),
             deadline=deadline,
             # Nobody else sees an isolated task, so it is in nobody's inbox.
             view=None if meta.isolated else inbox_view(meta.tenant),
             view_at=f"{deadline or NO_DEADLINE}#{envelope.prompt_id}",
         )
 
-    def writes(self, meta: TaskMeta, now: datetime) -> list[Write]:
-        """The checkpoint and its timer, in the transaction that makes the task wait. `meta`: as it was."""
-        checkpoint = self.checkpoint(meta, now)
-        writes: list[Write] = [Put(checkpoint.key, checkpoint.item(), (Missing("v"),))]
-        if checkpoint.due_key is not None and checkpoint.deadline is not None:
-            due = Due(
-                "deadline", checkpoint.tenant, checkpoint.task_id, checkpoint.ask_id, checkpoint.deadline
-            )
-            writes.append(Put(checkpoint.due_key, due.item()))
-        return writes
+    def _hops(self, meta: TaskMeta) -> list[Hop]:
+        """An approval is never put to the agent that wants it."""
+        owner = "" if meta.by_person else meta.owner
+        straight = meta.to_people or self.approval is not None
+        return reviewers.chain_of(owner, meta.dispatchers.split(), straight_to_people=straight)
+
+    def opens(self, engine: Engine, meta: TaskMeta, now: datetime) -> tuple[Checkpoint, list[Write]]:
+        """The checkpoint, with its timers and who is told, in the transaction that makes the task wait.
+
+        `meta`: as it was.
+        """
+        asked, told = opened(engine, meta, self._checkpoint(meta, now), now)
+        writes: list[Write] = [Put(asked.key, asked.item(), (Missing("v"),)), *told]
+        if asked.due_key is not None and asked.deadline is not None:
+            due = Due("deadline", asked.tenant, asked.task_id, asked.ask_id, asked.deadline)
+            writes.append(Put(asked.due_key, due.item()))
+        return asked, writes
 
 
 def asking_approval(

@@ -111,6 +111,12 @@ class TaskMeta(Record):
     """How many checkpoints it has had."""
     mode: str = "autonomous"
     """How much human is in the loop (hitl-mode-v1), as it was when the task was made."""
+    to_people: bool = False
+    """Whether what it asks goes straight to people (`reviewer: operator`)."""
+    by_person: bool = False
+    """Whether its owner is a person."""
+    dispatchers: str = ""
+    """The agents that have delegated it, nearest first, beyond its owner; as they were recorded here."""
     source: str | None = None
     """Where the work came from, as its caller says: where to tell of it, never who may decide. JSON text."""
     last_author: str | None = None
@@ -285,6 +291,12 @@ class Checkpoint(Record):
     """Whether it asks if the task may start at all."""
     window_ms: int | None = None
     """How long a window of veto is."""
+    hops: str = '[["people"], ["operators"]]'
+    """Whom it is put to, one after the other, and how each has passed it on: JSON text."""
+    hop_until: str | None = None
+    """How long whoever is asked now has, where people can be told after that."""
+    passed_op: str | None = None
+    """The attempt that passed it on last."""
     approval: str | None = None
     status: str = "open"
     rev: int = 1
@@ -391,6 +403,14 @@ class Delegation(Record):
     settled_at: str | None = None
     looked: int = 0
     retry_at: str | None = None
+    bound: bool = False
+    """To its task, not to one run: every turn of it goes on with the same child, until the task has ended."""
+    forwarded: int = 0
+    """How many of the task's inputs the child was sent."""
+    asks: str | None = None
+    """What the child waited for when its question was passed on last."""
+    heard_at: str | None = None
+    """When its server was heard of last, where that was before the turn that follows it."""
 
     OPEN: ClassVar[str] = "open"
     WAITING: ClassVar[str] = "waiting"

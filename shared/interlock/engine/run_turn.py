@@ -26,7 +26,6 @@ from interlock.engine.context import (
 )
 from interlock.engine.facts import RUN_STARTED, RUN_WROTE_LATE, Fact
 from interlock.engine.halts import first_on, halt_keys, halted_in, look, unless_halted
-from interlock.engine.notices import to_tell_of
 from interlock.engine.opening import Opening, asking_approval
 from interlock.engine.ports import (
     ConditionFailed,
@@ -360,9 +359,8 @@ class TurnRun:
                 if ends:
                     writes.append(Delete(meta.run_key))
                 if opening is not None:
-                    writes.extend(opening.writes(meta, now))
-                    asked = opening.checkpoint(meta, now)
-                    writes.extend(to_tell_of(engine, meta, asked, now))
+                    asked, opened = opening.opens(engine, meta, now)
+                    writes.extend(opened)
                 try:
                     engine.table.write(*writes)
                 except (ConditionFailed, OutcomeUnknown):
@@ -411,6 +409,33 @@ class TurnRun:
                 self._reread()
                 if noted:
                     return
+
+    def hand_on(self) -> None:
+        """Ends the turn and queues the next, which goes on with the same input; not while halted."""
+        claim_of_next, engine = new_id(), self.engine
+        with self._lock:
+            for _ in attempts(engine.clock):
+                if self.stopped.is_set():
+                    raise TurnStopped
+                now, meta = engine.clock.now(), self.meta
+                moved, writes = move(meta, None, now=now, op=claim_of_next, changes={"turn": meta.turn + 1})
+                mine = (Equals("turn", self.turn), Equals("fence", self.fence), Equals("phase", Run.CLAIMED))
+                queued = new_run(moved, now)
+                writes.append(Put(queued.key, queued.item(), mine))
+                # A halt that came meanwhile stops the turn that it saw, and would miss the next.
+                writes.extend(unless_halted(meta))
+                try:
+                    engine.table.write(*writes)
+                except (ConditionFailed, OutcomeUnknown):
+                    item = engine.table.get(meta.key)
+                    if item is None or TaskMeta.read(item) != moved:
+                        self._reread()
+                        if not self.is_held():
+                            raise TurnStopped from None
+                        continue
+                self.meta, self.ended = moved, True
+                break
+        engine.waker.wake_turn(self.meta.tenant, self.meta.task_id, self.meta.turn)
 
     def _reread(self) -> None:
         item = self.engine.table.get(self.meta.key)

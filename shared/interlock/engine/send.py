@@ -41,7 +41,6 @@ from interlock.engine.errors import SendCanceled
 from interlock.engine.facts import TASK_EVENT, Fact, current_trace
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, look, unless_halted
 from interlock.engine.lease import lapse_row, leased, renew, wake_lapse
-from interlock.engine.notices import Tells, to_tell, to_tell_of
 from interlock.engine.ports import ConditionFailed, Missing, OutcomeUnknown, Put, Write
 from interlock.engine.push import Push, keep, new_config, prepare
 from interlock.engine.records import (
@@ -58,6 +57,7 @@ from interlock.engine.records import (
     instant,
     owner_view,
 )
+from interlock.engine.reviewers import dispatchers_of, pass_on, passes_on
 from interlock.engine.send_key import IDEMPOTENCY_METADATA, checked_key
 from interlock.engine.stop import read_run, stop_turn, withdrawal
 from interlock.engine.view import TaskView, load, present, quorum_progress
@@ -66,7 +66,7 @@ from interlock.engine.wait import settled
 from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.delegation import MalformedTerms, Terms, parse_terms
 from interlock.oversight.modes import STAMPS, Mode
-from interlock.oversight.principals import Principal, Role
+from interlock.oversight.principals import Kind, Principal, Role
 
 SKILL_HINT = "skillHint"
 SOURCE = "source"
@@ -141,7 +141,10 @@ def admit(
             return create_task(engine, directory, caller, request, key, notify)
         task_id = message.task_id
         config = notify.prepare(caller, task_id) if notify is not None else None
-        if approvals.KEY in (message.metadata or {}):
+        passed = pass_on(engine, caller, task_id, message) if passes_on(message) else None
+        if passed is not None:
+            view = passed
+        elif approvals.KEY in (message.metadata or {}):
             view = decide(engine, Deciding(caller, task_id, message, response))[1]
         elif response is not None:
             answer = Answer(caller, task_id, response.prompt_id, response.payload, message)
@@ -212,7 +215,9 @@ def create_task(
         terms = parse_terms(request.metadata)
     except MalformedTerms as error:
         raise InvalidParams(str(error)) from error
-    new = New(caller, _unstamped(request.message), skill, key, notify, terms, _source(request))
+    message = _unstamped(request.message)
+    above = dispatchers_of(engine, caller, message, terms)
+    new = New(caller, message, skill, key, notify, terms, _source(request), above)
     while True:
         sent = _write_task(engine, new)
         view = _accepted(engine, sent) if isinstance(sent, TaskView) else _accepted_before(engine, new, sent)
@@ -235,6 +240,7 @@ class New:
     notify: InlinePush | None
     terms: Terms | None
     source: str | None
+    dispatchers: str = ""
 
 
 def _write_task(engine: Engine, new: New) -> TaskView | SendKey:
@@ -244,7 +250,7 @@ def _write_task(engine: Engine, new: New) -> TaskView | SendKey:
     for _ in attempts(engine.clock):
         now = engine.clock.now()
         sent = Event(message=stored, status=status(TaskState.SUBMITTED, now), by=new.caller.id)
-        begun = start(_new_meta(new, task_id, context_id, now), new.skill, sent, now)
+        begun = start(engine, _new_meta(new, task_id, context_id, now), new.skill, sent, now)
         items = [event_item(event, op) for event in begun.events]
         meta = replace(begun.meta, size=sum(cast(int, item["size"]) for item in items))
         writes: list[Write] = [Put(meta.key, meta.item(), (Missing("v"),))]
@@ -261,10 +267,6 @@ def _write_task(engine: Engine, new: New) -> TaskView | SendKey:
             writes.append(lapse_row(meta, meta.lapses_at))
         facts = [Fact(TASK_EVENT, new.caller.id).about(meta, sent), *(f.about(meta) for f in begun.facts)]
         writes.extend(fact.put(meta.tenant, now) for fact in facts)
-        if begun.asked is not None:
-            writes.extend(to_tell_of(engine, meta, begun.asked, now))
-        elif meta.mode == Mode.NOTIFICATION and engine.notices and not meta.isolated:
-            writes.extend(to_tell(meta, Tells.STARTED, now))
         if meta.held:
             writes.extend(unless_halted(meta))
         try:
@@ -307,6 +309,9 @@ def _new_meta(new: New, task_id: str, context_id: str, now: datetime) -> TaskMet
         trace=current_trace(),
         send_key=new.key if new.terms is None else None,
         source=new.source,
+        to_people=skill.declared.reviewer is not None,
+        by_person=caller.kind is Kind.PERSON,
+        dispatchers=new.dispatchers,
         **(leased(new.terms, now) if new.terms is not None else {}),
     )
 

@@ -1,4 +1,5 @@
-"""Who may see a task: its owner and, unless tasks are isolated, the approvers and operators of its tenant.
+"""Who may see a task: its owner and, unless tasks are isolated, the agents above it that delegated it, and
+the approvers and operators of its tenant.
 
 A caller's tenant is part of every key, so another tenant's task is not there at all.
 """
@@ -13,7 +14,10 @@ from interlock.oversight.principals import Principal, Role
 
 
 def sees(caller: Principal, meta: TaskMeta) -> bool:
-    return meta.owner == caller.id or (not meta.isolated and caller.has(Role.APPROVER, Role.OPERATOR))
+    if meta.owner == caller.id:
+        return True
+    above = caller.id in meta.dispatchers.split()
+    return not meta.isolated and (above or caller.has(Role.APPROVER, Role.OPERATOR))
 
 
 def meta_key(caller: Principal, task_id: str) -> Key:

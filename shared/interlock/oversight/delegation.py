@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 KEY = "interlock.delegation/v1"
-"""In the metadata of the request: `{depth, excluded?, leaseSeconds?, deadline?}`."""
+"""In the metadata of the request: `{depth, excluded?, leaseSeconds?, deadline?, parent?}`."""
 
 TAKEN = "interlock.delegated/v1"
 """In the metadata of a task that was delegated, as `{depth, leaseUntil?, deadline?}`: its server keeps to the
@@ -52,17 +52,21 @@ class Outcome(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Terms:
     """`depth` counts from the first parent. `excluded` may not approve what the child asks leave for. The
-    child is canceled when its lease was not renewed in time, or its deadline has passed."""
+    child is canceled when its lease was not renewed in time, or its deadline has passed. `parent` is the task
+    that delegated it: believed only by whoever has that task, and finds the delegation there."""
 
     depth: int = 0
     excluded: frozenset[str] = frozenset()
     lease: timedelta | None = None
     deadline: datetime | None = None
+    parent: str | None = None
 
     def to_wire(self) -> dict[str, Any]:
         wire: dict[str, Any] = {"depth": self.depth}
         if self.excluded:
             wire["excluded"] = sorted(self.excluded)
+        if self.parent is not None:
+            wire["parent"] = self.parent
         if self.lease is not None:
             wire["leaseSeconds"] = self.lease.total_seconds()
         if self.deadline is not None:
@@ -86,9 +90,11 @@ def parse_terms(metadata: Mapping[str, Any] | None) -> Terms | None:
         or not all(isinstance(who, str) and _IDENTITY.fullmatch(who) for who in excluded)
     ):
         raise MalformedTerms(f"{KEY}.excluded must be at most {MAX_EXCLUDED} identities")
-    return Terms(
-        depth, frozenset(excluded), _lease(said.get("leaseSeconds")), _deadline(said.get("deadline"))
-    )
+    parent = said.get("parent")
+    if parent is not None and (not isinstance(parent, str) or not _IDENTITY.fullmatch(parent)):
+        raise MalformedTerms(f"{KEY}.parent must be the id of a task")
+    lease, deadline = _lease(said.get("leaseSeconds")), _deadline(said.get("deadline"))
+    return Terms(depth, frozenset(excluded), lease, deadline, parent)
 
 
 def check_lease(lease: timedelta) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.approvals import asking_leave, decide
 from tests.support.halting import halt, resume, walk_all
-from tests.support.twin import ANN, Deployment, asking, message, no_answer, once
+from tests.support.twin import ANN, CAROL, Deployment, asking, message, no_answer, once
 
 from interlock.a2a.models import TaskState
 from interlock.agents import Agent, Mode, Turn
@@ -67,6 +67,10 @@ class Place:
         self.deployment.engine = replace(self.deployment.engine, notices=True)
         self.surface = Surface()
         self.surfaces = Surfaces({"hook": self.surface})
+
+    def ask(self) -> str:
+        """A task of a person, so that no agent is asked before people are."""
+        return self.deployment.send(who=CAROL).id
 
     def deliver(self, task_id: str) -> None:
         deliver_notices(Telling(self.deployment.engine, self.surfaces), "acme", task_id)
@@ -134,7 +138,7 @@ def test_a_question_is_told_without_what_may_be_withheld() -> None:
 
 def test_reminders_come_at_half_and_four_fifths_of_the_time_while_it_is_open() -> None:
     place = Place(asking(deadline=timedelta(minutes=10)))
-    task_id = place.deployment.send().id
+    task_id = place.ask()
     place.deliver(task_id)
     place.deployment.clock.advance(299)
     assert place.fall_due("remind") == 0
@@ -148,7 +152,7 @@ def test_reminders_come_at_half_and_four_fifths_of_the_time_while_it_is_open() -
 
 def test_nobody_is_reminded_of_what_is_answered() -> None:
     place = Place(asking(deadline=timedelta(minutes=10)))
-    task_id = place.deployment.send().id
+    task_id = place.ask()
     place.deployment.answer(ANN, task_id, {"approved": True})
     place.deployment.clock.advance(500)
     assert place.fall_due("remind") == 2
@@ -159,7 +163,7 @@ def test_nobody_is_reminded_of_what_is_answered() -> None:
 
 def test_while_halted_no_reminder_is_sent_and_after_that_it_is() -> None:
     place = Place(asking(deadline=timedelta(minutes=10)))
-    task_id = place.deployment.send().id
+    task_id = place.ask()
     halt(place.deployment)
     walk_all(place.deployment)
     place.deployment.clock.advance(301)
@@ -173,7 +177,7 @@ def test_while_halted_no_reminder_is_sent_and_after_that_it_is() -> None:
 def test_a_surface_that_is_down_holds_nothing_up_and_is_told_later() -> None:
     place = Place(asking())
     place.surface.up = False
-    task_id = place.deployment.send().id
+    task_id = place.ask()
     place.deliver(task_id)
     assert place.deployment.answer(ANN, task_id, {"approved": True}).status.state is TaskState.COMPLETED
     place.surface.up = True
@@ -189,7 +193,7 @@ def test_of_several_only_those_are_told_again_that_were_not() -> None:
     place = Place(asking())
     other = Surface(up=False)
     place.surfaces.default["other"] = other
-    task_id = place.deployment.send().id
+    task_id = place.ask()
     place.deliver(task_id)
     other.up = True
     place.deliver(task_id)
@@ -198,7 +202,7 @@ def test_of_several_only_those_are_told_again_that_were_not() -> None:
 
 def test_what_is_told_twice_has_the_same_id() -> None:
     place = Place(asking())
-    task_id = place.deployment.send().id
+    task_id = place.ask()
     place.deployment.hook(before=once("write", no_answer))
     place.deliver(task_id)
     place.deliver(task_id)
@@ -209,7 +213,7 @@ def test_what_is_told_twice_has_the_same_id() -> None:
 def test_a_notice_that_nobody_takes_is_given_up_where_it_is_seen(caplog: pytest.LogCaptureFixture) -> None:
     place = Place(asking())
     place.surface.up = False
-    task_id = place.deployment.send().id
+    task_id = place.ask()
     with caplog.at_level(logging.ERROR):
         for _ in range(MAX_TRIES):
             place.deliver(task_id)
@@ -224,7 +228,7 @@ def test_a_notice_that_nobody_takes_is_given_up_where_it_is_seen(caplog: pytest.
 def test_without_a_renderer_that_is_logged_and_the_question_waits(caplog: pytest.LogCaptureFixture) -> None:
     place = Place(asking())
     place.surfaces.default.clear()
-    task_id = place.deployment.send().id
+    task_id = place.ask()
     with caplog.at_level(logging.ERROR):
         place.deliver(task_id)
     assert [record.message for record in caplog.records] == [UNRENDERED]
@@ -236,7 +240,7 @@ def test_without_a_renderer_that_is_logged_and_the_question_waits(caplog: pytest
 def test_renderers_that_can_not_be_read_are_asked_for_again() -> None:
     place = Place(asking())
     place.surfaces.readable = False
-    task_id = place.deployment.send().id
+    task_id = place.ask()
     place.deliver(task_id)
     place.surfaces.readable = True
     place.deliver(task_id)
