@@ -5,7 +5,8 @@ woken when the task is canceled, halted, lost or ends, else by a row that falls 
 """
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -259,7 +260,7 @@ def _noted(children: Children, delegation: Delegation, meta: TaskMeta, answer: _
     else:
         pause = _back_off(looked) * random.uniform(0.5, 1.0)  # noqa: S311
         changes |= {"looked": looked, "retry_at": instant(now + pause)}
-        if answer.outcome is Outcome.CANCEL_REQUESTED:
+        if answer.child is not None:
             changes["outcome"] = answer.outcome.value
     changed, write = change(delegation, **changes)
     writes: list[Write] = [write]
@@ -273,11 +274,11 @@ def _ask(children: Children, delegation: Delegation) -> _Answer:
     peers, child = children.peers, delegation.child
     try:
         to = peers.resolve(delegation.to)
-        if child is None:
-            return _search(children, to, delegation)
-        if delegation.ours:
+        if child is not None and delegation.ours:
             return _end(peers, to, child)
-        return _end_all(peers, to, [child, *_found(peers, to, delegation)])
+        if child is None and (answer := _by_key(peers, to, delegation)) is not None:
+            return answer
+        return _by_context(children, to, delegation)
     except PeerRefused as refused:
         gone = refused.code == TaskNotFound.code
         return _Answer(gone, Outcome.UNREACHABLE if gone else Outcome.CANCEL_FAILED)
@@ -285,37 +286,27 @@ def _ask(children: Children, delegation: Delegation) -> _Answer:
         return _Answer(False, Outcome.UNREACHABLE if child is None else Outcome.CANCEL_FAILED)
 
 
-def _search(children: Children, to: PeerAddress, delegation: Delegation) -> _Answer:
-    """For a child whose id was never learned: by the key of its send, and by its context.
-
-    A server of ours cancels the send by its key, also before it arrives. Another knows the context, which is
-    the delegation's alone; as long as a send may still arrive there, not to find it says nothing.
-    """
-    peers = children.peers
+def _by_key(peers: Peers, to: PeerAddress, delegation: Delegation) -> _Answer | None:
+    """A server of ours cancels a send by its key, also before it arrives. None: this is none of ours."""
     try:
         return _settled(peers.cancel(to, delegation.id, metadata={IDEMPOTENCY_METADATA: delegation.id}))
     except PeerRefused as refused:
-        if refused.reason == SendCanceled.reason:
-            return _Answer(True, Outcome.CANCELED)
-    found = _found(peers, to, delegation)
-    if found:
-        return _end_all(peers, to, found)
+        return _Answer(True, Outcome.CANCELED) if refused.reason == SendCanceled.reason else None
+
+
+def _by_context(children: Children, to: PeerAddress, delegation: Delegation) -> _Answer:
+    """Another server knows the context, which is the delegation's alone; each try may have made a task there.
+
+    As long as one may still arrive there, neither what is found nor that nothing is says that it is over.
+    """
+    peers = children.peers
+    tasks = [delegation.child] if delegation.child is not None else []
+    with suppress(PeerRefused):
+        tasks += [task.id for task in peers.find(to, delegation.id) if task.id != delegation.child]
+    answers = [_end(peers, to, task) for task in tasks] or [_Answer(True, Outcome.UNREACHABLE)]
+    answer = next((each for each in answers if not each.over), answers[0])
     late = children.engine.clock.now() > parse_instant(delegation.send_until) + LATE
-    return _Answer(late, Outcome.UNREACHABLE)
-
-
-def _found(peers: Peers, to: PeerAddress, delegation: Delegation) -> list[str]:
-    """A server that does not know a send by its key may have made a task of each try."""
-    try:
-        return [task.id for task in peers.find(to, delegation.id) if task.id != delegation.child]
-    except PeerRefused:
-        return []
-
-
-def _end_all(peers: Peers, to: PeerAddress, tasks: Sequence[str]) -> _Answer:
-    """The answer about the first that goes on, else about the first."""
-    answers = [_end(peers, to, task) for task in tasks]
-    return next((answer for answer in answers if not answer.over), answers[0])
+    return replace(answer, over=answer.over and late)
 
 
 def _end(peers: Peers, to: PeerAddress, task_id: str) -> _Answer:

@@ -80,8 +80,9 @@ def test_a_child_is_canceled_with_its_parent(end: Callable[[Parent], None], peer
     parent.delegated()
     assert parent.how() == (Delegation.OPEN, None)
     end(parent)
-    assert parent.how() == (SETTLED, Outcome.CANCELED)
     assert parent.peers.states == [CANCELED]
+    parent.until(lambda: parent.record.over)
+    assert parent.how() == (SETTLED, Outcome.CANCELED)
     assert parent.told == ["cancel", "made", "settled"]
 
 
@@ -153,6 +154,7 @@ def test_the_row_that_looks_is_gone_when_it_is_over() -> None:
     parent = Parent(Stranger())
     parent.delegated()
     canceled(parent)
+    parent.until(lambda: parent.record.over)
     parent.later(61)
     assert parent.deployment.due_rows() == {}
 
@@ -164,7 +166,7 @@ def test_a_cancel_again_wakes_again() -> None:
     parent.deployment.waker.children.clear()
     parent.deployment.cancel(parent.task_id)
     parent.outbox()
-    assert parent.how() == (SETTLED, Outcome.CANCELED)
+    assert parent.peers.states == [CANCELED]
 
 
 def test_the_turn_of_a_run_ends_and_wakes() -> None:
@@ -244,6 +246,10 @@ def test_every_task_that_a_strange_server_made_of_one_send_is_canceled() -> None
     stranger.set(str(parent.record.child), TaskState.COMPLETED)
     canceled(parent)
     assert sorted(stranger.states) == sorted([TaskState.COMPLETED, CANCELED, CANCELED])
+    assert parent.how() == (CANCELING, Outcome.COMPLETED)
+    stranger.send(stranger.resolve(NAME), handed._message, key="", metadata={}, seconds=1)
+    parent.until(lambda: parent.record.over)
+    assert stranger.states.count(CANCELED) == 3
     assert parent.how() == (SETTLED, Outcome.COMPLETED)
 
 
@@ -464,7 +470,7 @@ def test_whichever_write_of_a_cancel_fails_it_is_canceled(step: int, lost: bool)
 
     parent.deployment.hook(**{"after" if lost else "before": fails})
     parent.outbox()
-    parent.later(61)
+    parent.until(lambda: parent.record.over)
     assert stranger.states == [CANCELED]
     assert parent.how() == (SETTLED, Outcome.CANCELED)
     assert parent.told == ["cancel", "made", "settled"]
@@ -489,6 +495,7 @@ def test_the_trail_says_whom_and_how() -> None:
     parent = Parent(Stranger())
     parent.delegated()
     canceled(parent)
+    parent.until(lambda: parent.record.over)
     rows = parent.deployment.rows().items()
     facts = [json.loads(str(item["body"])) for key, item in rows if key.pk.startswith(FACTS)]
     (settled,) = [
@@ -521,6 +528,7 @@ def test_a_parent_shows_what_it_has_handed_down() -> None:
         ]
     }
     canceled(parent)
+    parent.until(lambda: parent.records[0].over)
     shown: Any = parent.deployment.get(parent.task_id).metadata
     assert shown[KEY][0] == {
         "id": first.id,

@@ -340,6 +340,10 @@ def test_what_is_canceled_by_its_run_is_canceled_while_that_goes_on() -> None:
     assert handed.settled == Settled(Outcome.CANCEL_REQUESTED)
     parent.outbox()
     assert stranger.states == [TaskState.CANCELED]
+    assert parent.run.is_held()
+    for _ in range(3):
+        parent.run.renew()
+        parent.later(40)
     assert parent.how() == (SETTLED, Outcome.CANCELED)
     assert parent.run.is_held()
 
@@ -353,7 +357,6 @@ def test_what_is_canceled_while_it_is_sent_is_disowned_when_it_is_known() -> Non
     assert parent.record.child is not None
     parent.outbox()
     assert stranger.states == [TaskState.CANCELED]
-    assert parent.how() == (SETTLED, Outcome.CANCELED)
 
 
 # A reply that comes late.
@@ -379,6 +382,7 @@ def test_a_late_reply_to_a_run_that_was_stopped_disowns_the_child(found: bool) -
     assert stranger.states == [TaskState.WORKING]
     parent.outbox()
     assert stranger.states == [TaskState.CANCELED]
+    parent.until(lambda: parent.record.over)
     assert parent.how() == (SETTLED, Outcome.CANCELED)
 
 
@@ -391,12 +395,13 @@ def test_a_late_reply_that_names_whom_the_search_has_found_changes_nothing() -> 
         if operation == "send":
             parent.deployment.cancel(parent.task_id)
             parent.outbox()
-            assert parent.how() == (SETTLED, Outcome.CANCELED)
+            assert parent.how() == (CANCELING, Outcome.CANCELED)
 
     stranger.after = meanwhile
     with pytest.raises(TurnStopped):
         handed.send()
-    assert parent.how() == (SETTLED, Outcome.CANCELED)
+    assert parent.how() == (CANCELING, Outcome.CANCELED)
+    assert parent.deployment.waker.children == []
 
 
 # Several threads.
