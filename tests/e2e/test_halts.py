@@ -305,12 +305,11 @@ def ran_late(halts: Halts, task_id: str, returned: datetime) -> bool:
     """Whether code ran in a turn that was claimed after the halt had returned."""
     rows = halts.stored.table.query(task_pk(TENANT, task_id), first="EVT#", last="EVT$").rows
     events = [read_event(item) for _, item in rows]
-    claimed = [
-        parse_instant(event.status.timestamp)
-        for event in events
-        if event.status is not None and event.status.state is TaskState.WORKING and event.status.timestamp
-    ]
-    return any(at > returned for at in claimed) and any(event.artifact is not None for event in events)
+    states = [event.status for event in events if event.status is not None]
+    claims = [status for status in states if status.state is TaskState.WORKING]
+    late = any(parse_instant(claim.timestamp or "") > returned for claim in claims)
+    ran = states[-1].state is TaskState.COMPLETED or any(event.artifact is not None for event in events)
+    return late and ran
 
 
 def test_no_send_and_no_turn_gets_past_a_halt(halts: Halts, yard: Place) -> None:

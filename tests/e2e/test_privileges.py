@@ -3,6 +3,7 @@
 import json
 import urllib.error
 import urllib.request
+from functools import cache
 from typing import Any
 
 import boto3
@@ -55,6 +56,8 @@ class Role:
         self._client("sqs").send_message(QueueUrl=self._stack.outputs[queue], MessageBody="{}")
 
 
+role = cache(Role)
+
 REFUSED = [
     ("A2a", "writes", "IdentitiesTable"),
     ("A2a", "scans", "CoreTable"),
@@ -69,7 +72,7 @@ REFUSED = [
     ("Outbox", "reads", "IdentitiesTable"),
     ("Outbox", "scans", "CoreTable"),
     ("Outbox", "sends", "TurnsQueue"),
-    ("Turns", "sends", "OutboxQueue"),
+    ("Turns", "sends", "AuditQueue"),
     ("Timers", "reads", "IdentitiesTable"),
     ("A2a", "writes", "AuditTable"),
     ("Operator", "reads", "AuditTable"),
@@ -109,7 +112,7 @@ def test_a_role_is_refused_what_its_function_does_not_do(
     deployment: Stack, function: str, act: str, resource: str
 ) -> None:
     with pytest.raises(ClientError) as refused:
-        getattr(Role(deployment, function), act)(resource)
+        getattr(role(deployment, function), act)(resource)
     assert refused.value.response["Error"]["Code"] in {"AccessDenied", "AccessDeniedException"}
 
 
@@ -117,7 +120,7 @@ def test_a_role_is_refused_what_its_function_does_not_do(
 def test_a_role_may_do_what_its_function_does(
     deployment: Stack, function: str, act: str, resource: str
 ) -> None:
-    getattr(Role(deployment, function), act)(resource)
+    getattr(role(deployment, function), act)(resource)
 
 
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nobody"}])
