@@ -130,17 +130,19 @@ def delegated_task(depth: int = 1, **more: Any) -> dict[str, Any]:
 
 
 def test_the_first_parent_has_children_of_depth_one_and_excludes_its_requesters() -> None:
-    assert terms_sent(Parent(Stranger())) == Terms(1, frozenset({"bearer:agent"}))
+    parent = Parent(Stranger())
+    assert terms_sent(parent) == Terms(1, frozenset({"bearer:agent"}), parent=parent.task_id)
 
 
 def test_depth_and_exclusions_go_down_with_what_comes_to_them() -> None:
     parent = Parent(Stranger(), sent=delegated_task(3, excluded=frozenset({"bearer:alice"})))
-    assert terms_sent(parent) == Terms(4, frozenset({"bearer:alice", "bearer:agent"}))
+    assert terms_sent(parent) == Terms(4, frozenset({"bearer:alice", "bearer:agent"}), parent=parent.task_id)
 
 
 def test_where_requesters_may_approve_only_what_was_inherited_is_excluded() -> None:
     parent = Parent(Stranger(), sent=delegated_task(3, excluded=frozenset({"bearer:alice"})))
-    assert terms_sent(parent, self_approval=True) == Terms(4, frozenset({"bearer:alice"}))
+    sent = terms_sent(parent, self_approval=True)
+    assert sent == Terms(4, frozenset({"bearer:alice"}), parent=parent.task_id)
 
 
 def test_work_is_handed_down_only_so_deep() -> None:
