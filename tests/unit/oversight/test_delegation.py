@@ -67,6 +67,8 @@ def test_what_is_not_known_is_passed_over() -> None:
         {"leaseSeconds": 10**400},
         {"leaseSeconds": "10"},
         {"leaseSeconds": True},
+        {"parent": 5},
+        {"parent": "two words"},
         {"deadline": 5},
         {"deadline": "tomorrow"},
         {"deadline": "2026-01-01T12:00:00"},
