@@ -254,7 +254,7 @@ def agents_door(*, threads: bool = False) -> "Starlette":
     )
     extended = PublishedCard(extended_card(agent(), card), v0_3=chosen.a2a_0_3, signer=signer())
     service = OversightService(
-        engine(), agent(), authenticate, card, chosen.check_media_types, push(), extended, calls()
+        engine(), agent(), authenticate, card, chosen.check_media_types, push(), extended, calls(), registry()
     )
     return create_app(
         service,
@@ -264,6 +264,7 @@ def agents_door(*, threads: bool = False) -> "Starlette":
         pace=Pace(longest=chosen.stream_seconds),
         v0_3=chosen.a2a_0_3,
         signer=signer(),
+        agent_card=service.agent_card,
     )
 
 
@@ -283,10 +284,19 @@ def people_door() -> "FastAPI":
 
 @cache
 def executor() -> "Executor":
+    from interlock.agents.by_agent import ByAgent
     from interlock.agents.executor import PythonExecutor
 
     guard().start()
-    return PythonExecutor(agent(), renew_every=settings().lease_seconds / 3, peers=peers())
+    here = PythonExecutor(agent(), renew_every=settings().lease_seconds / 3, peers=peers())
+    return ByAgent(agent(), here, remote_executor)
+
+
+def remote_executor() -> "Executor":
+    from interlock.agents.watch import Watch
+    from interlock.engine.remote import RemoteExecutor
+
+    return RemoteExecutor(registry(), peers(), Watch(settings().lease_seconds / 3))
 
 
 def run_turn(tenant: str, task_id: str, turn: int, remaining_seconds: float) -> None:

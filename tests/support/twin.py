@@ -46,7 +46,8 @@ from interlock.engine.get import get_task, list_tasks
 from interlock.engine.ports import Item, Key, OutcomeUnknown, Page, SchemaGuard, Table, Write
 from interlock.engine.push import Push
 from interlock.engine.records import SHARDS, Checkpoint, TaskMeta, due_pk, run_pk
-from interlock.engine.run_turn import run_turn
+from interlock.engine.registry import Registry
+from interlock.engine.run_turn import Executor, run_turn
 from interlock.engine.send import send_message
 from interlock.engine.view import load, present, quorum_progress
 from interlock.oversight import hitl_prompt
@@ -252,13 +253,15 @@ class Deployment:
     """Off, so that calls leave nothing, unless a test turns it on."""
     push: Push | None = field(default=None, init=False)
     """Off until a test turns it on (`tests.support.push`)."""
+    registry: Registry | None = field(default=None, init=False)
+    """Without agents elsewhere until a test registers some (`tests.support.elsewhere`)."""
 
     def __post_init__(self) -> None:
         self.table = MemoryTable()
         self.hooks = HookedTable(self.table)
         self.clock = SettableClock()
         self.waker = TurnWaker(self.run_turn, self.at_once)
-        self.executor = PythonExecutor(self.agent)
+        self.executor: Executor = PythonExecutor(self.agent)
         self.engine = Engine(
             table=self.hooks,
             views=self.table,
@@ -364,9 +367,25 @@ class Deployment:
         card = agent_card(self.agent, streaming=streaming, push_notifications=self.push is not None)
         extended = PublishedCard(extended_card(self.agent, card), v0_3=v0_3, signer=signer)
         service = OversightService(
-            self.engine, self.agent, identify, card, self.check_parts, self.push, extended, self.calls
+            self.engine,
+            self.agent,
+            identify,
+            card,
+            self.check_parts,
+            self.push,
+            extended,
+            self.calls,
+            self.registry,
         )
-        return create_app(service, card, run=run_in_threadpool, v0_3=v0_3, signer=signer, **options)
+        return create_app(
+            service,
+            card,
+            run=run_in_threadpool,
+            v0_3=v0_3,
+            signer=signer,
+            agent_card=service.agent_card,
+            **options,
+        )
 
     def people_door(self) -> FastAPI:
         return people.create_app(self.engine, identify, self.calls)

@@ -56,9 +56,10 @@ _PATHS: Mapping[str, Mapping[str, Operation]] = {
 """A path with a verb comes before the one that would take the verb for a part of the id."""
 
 
-def routes(server: Server) -> list[Route]:
+def routes(server: Server, below: str = "") -> list[Route]:
+    """`below` is the path that they all begin with."""
     return [
-        Route(prefix + path, Resource(server, methods))
+        Route(below + prefix + path, Resource(server, methods))
         for prefix in ("", "/{tenant}")
         for path, methods in _PATHS.items()
     ]
@@ -101,7 +102,7 @@ class Resource:
 
     async def _params(self, http: Request) -> Callable[[type[Wire]], Wire]:
         """What makes the request object, of the path and the body or the query."""
-        path: dict[str, str] = http.path_params
+        path = {name: value for name, value in http.path_params.items() if name != operations.AGENT}
         if http.method == "POST":
             body = await self._body(http)
             return lambda model: parse(model, _bound(body, path))

@@ -39,6 +39,8 @@ from interlock.a2a.sse import OpenStream, Pace, Run
 
 logger = logging.getLogger(__name__)
 
+AGENT = "agent"
+"""The parameter of a path that names one of several agents."""
 MAX_VIOLATIONS = 32
 """Fields at fault that an error names."""
 MAX_FIELD_LENGTH = 256
@@ -188,6 +190,7 @@ class Server:
             address=address(http, self.public_url) if operation.addressed else None,
             version=operation.version,
             traceparent=http.headers.get("traceparent"),
+            agent=http.path_params.get(AGENT),
         )
         gate = operation.gate
         if gate is not None and not getattr(self.capabilities, gate.capability):

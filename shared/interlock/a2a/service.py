@@ -33,7 +33,8 @@ class CallContext:
     `credential` is the `Authorization` header as received, or None. `extensions` are the URIs that
     are both requested and supported, as declared in the card. `idempotency_key` is the header's
     value, unchecked. `address` is where the request came, for operations that are about it. `version` is that
-    of the protocol it came in. `traceparent` is the header of W3C Trace Context, unchecked.
+    of the protocol it came in. `traceparent` is the header of W3C Trace Context, unchecked. `agent` is the
+    name in the path, unchecked, where several agents have addresses of their own here.
     """
 
     credential: str | None = None
@@ -42,6 +43,7 @@ class CallContext:
     address: Address | None = None
     version: str = PROTOCOL_VERSION
     traceparent: str | None = None
+    agent: str | None = None
 
 
 class EventStream(Protocol):

@@ -15,8 +15,9 @@ from interlock.a2a.card import PROTOCOL_VERSION, AgentCard
 from interlock.a2a.http_json import error_response
 from interlock.a2a.models import JsonObject
 from interlock.a2a.negotiation import JSON, VERSION, asked_version
-from interlock.a2a.operations import told
+from interlock.a2a.operations import AGENT, told
 from interlock.a2a.published import ADDRESSES, PublishedCard
+from interlock.a2a.service import CallContext
 from interlock.a2a.signing import Signer
 from interlock.a2a.sse import Run
 
@@ -27,6 +28,8 @@ CURRENT_MAJOR = PROTOCOL_VERSION.partition(".")[0]
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Merge = Callable[[AgentCard], JsonObject]
+CardOf = Callable[[CallContext], AgentCard]
+"""The card of the agent that the context names, without its interfaces. Raises `A2AError`."""
 
 
 def card_endpoint(
@@ -56,6 +59,34 @@ def card_endpoint(
     return serve
 
 
+def agent_card_endpoint(
+    card_of: CardOf, public_url: str | None, run: Run, merge: Merge | None = None
+) -> Endpoint:
+    """The same of one of several agents, whose card is for callers that are authenticated, and not signed."""
+
+    async def serve(request: Request) -> Response:
+        name = request.path_params[AGENT]
+        context = CallContext(
+            credential=request.headers.get("authorization"),
+            traceparent=request.headers.get("traceparent"),
+            agent=name,
+        )
+        try:
+            found: AgentCard = await run(card_of, context)
+        except Exception as exc:  # noqa: BLE001 (`told` logs what is not the protocol's own)
+            error = told(exc, "the card of an agent")
+            return error_response(error, JSON, {"cache-control": "no-store"})
+        url = f"{address(request, public_url).url}/agents/{name}"
+        card = found.served_at(url, v0_3=merge is not None)
+        current = merge is None or asked_version(request).partition(".")[0] == CURRENT_MAJOR
+        written = card.wire() if merge is None or current else merge(card)
+        body = json.dumps(written, ensure_ascii=False, separators=(",", ":")).encode()
+        varies = "Authorization" if merge is None else f"Authorization, {VERSION}"
+        return _document(request, body, {"vary": varies}, kept="private")
+
+    return serve
+
+
 def jwks_endpoint(signer: Signer, run: Run) -> Endpoint:
     """`GET` and `HEAD` of the JWK Set (RFC 7517, section 5)."""
 
@@ -72,9 +103,9 @@ def jwks_endpoint(signer: Signer, run: Run) -> Endpoint:
     return serve
 
 
-def _document(request: Request, body: bytes, headers: dict[str, str]) -> Response:
+def _document(request: Request, body: bytes, headers: dict[str, str], *, kept: str = "public") -> Response:
     etag = f'"{sha256(body).hexdigest()}"'
-    headers = {**headers, "etag": etag, "cache-control": f"public, max-age={MAX_AGE}"}
+    headers = {**headers, "etag": etag, "cache-control": f"{kept}, max-age={MAX_AGE}"}
     if _is_known(request.headers, etag, headers.get("last-modified")):
         return Response(status_code=304, headers=headers)
     headers["content-length"] = str(len(body))

@@ -16,7 +16,11 @@ from interlock.a2a.card import (
     SecurityScheme,
     check_media_types,
 )
-from interlock.a2a.errors import ExtendedAgentCardNotConfigured, PushNotificationNotSupported
+from interlock.a2a.errors import (
+    ExtendedAgentCardNotConfigured,
+    PushNotificationNotSupported,
+    UnsupportedOperation,
+)
 from interlock.a2a.models import (
     CancelTaskRequest,
     DeleteTaskPushNotificationConfigRequest,
@@ -39,6 +43,7 @@ from interlock.a2a.published import PublishedCard
 from interlock.a2a.service import CallContext, EventStream
 from interlock.agents import Agent
 from interlock.agents.agent import DeclaredSkill
+from interlock.doors.registered import hinted, registered_card
 from interlock.engine import push
 from interlock.engine.authenticate import Authenticate
 from interlock.engine.calls import Call, Calls
@@ -49,8 +54,11 @@ from interlock.engine.facts import traced
 from interlock.engine.follow import send_streaming_message, subscribe_to_task
 from interlock.engine.get import get_task, list_tasks
 from interlock.engine.push import Push
+from interlock.engine.registered import RegisteredAgent
+from interlock.engine.registry import AgentNotFound, Registry
 from interlock.engine.send import send_message
-from interlock.engine.visibility import check_tenant
+from interlock.engine.send_key import IDEMPOTENCY_METADATA
+from interlock.engine.visibility import check_tenant, not_found, visible_meta
 from interlock.oversight import approvals, hitl_prompt, modes
 from interlock.oversight.principals import Principal
 
@@ -71,6 +79,8 @@ class OversightService:
     """What authenticated callers get, where the card declares that there is one."""
     calls: Calls | None = None
     """None where there is no audit trail."""
+    registry: Registry | None = None
+    """Of the agents that have addresses of their own here, and run elsewhere."""
 
     @contextmanager
     def _call(
@@ -90,13 +100,45 @@ class OversightService:
     def authenticate(self, context: CallContext) -> None:
         self.identify(context.credential)
 
-    def send_message(self, context: CallContext, request: SendMessageRequest) -> SendMessageResponse:
-        with self._call(context, "SendMessage", message=request.message) as (caller, call):
+    def agent_card(self, context: CallContext) -> AgentCard:
+        """Of the registered agent that the address names."""
+        with self._call(context, "GetAgentCard") as (caller, _):
+            return registered_card(self._registered(context, caller), self.card)
+
+    def _registered(self, context: CallContext, caller: Principal) -> RegisteredAgent:
+        """Raises `AgentNotFound`, the same for an agent of another tenant."""
+        if self.registry is None or context.agent is None:
+            raise AgentNotFound
+        return self.registry.get(caller.tenant, context.agent)
+
+    def _within(self, context: CallContext, caller: Principal, task_id: str) -> None:
+        """At an agent's own address there are its tasks only. Raises `AgentNotFound`, `TaskNotFound`."""
+        if context.agent is not None:
+            name = self._registered(context, caller).record.name
+            if visible_meta(self.engine, caller, task_id).agent != name:
+                raise not_found(task_id)
+
+    def _addressed(
+        self, context: CallContext, caller: Principal, request: SendMessageRequest
+    ) -> tuple[Directory, SendMessageRequest]:
+        """Who the message is for, and the request as it is kept."""
+        if context.agent is None:
             if self.check_parts:
                 check_media_types(self.card, request.message)
+            return self.directory, request
+        registered = self._registered(context, caller)
+        if request.message.task_id is not None:
+            self._within(context, caller, request.message.task_id)
+        if self.check_parts:
+            check_media_types(registered_card(registered, self.card), request.message)
+        return registered, hinted(request)
+
+    def send_message(self, context: CallContext, request: SendMessageRequest) -> SendMessageResponse:
+        with self._call(context, "SendMessage", message=request.message) as (caller, call):
+            directory, request = self._addressed(context, caller, request)
             response = send_message(
                 self.engine,
-                self.directory,
+                directory,
                 caller,
                 request,
                 extensions=context.extensions,
@@ -109,11 +151,10 @@ class OversightService:
 
     def send_streaming_message(self, context: CallContext, request: SendMessageRequest) -> EventStream:
         with self._call(context, "SendStreamingMessage", message=request.message) as (caller, _):
-            if self.check_parts:
-                check_media_types(self.card, request.message)
+            directory, request = self._addressed(context, caller, request)
             return send_streaming_message(
                 self.engine,
-                self.directory,
+                directory,
                 caller,
                 request,
                 extensions=context.extensions,
@@ -123,30 +164,36 @@ class OversightService:
 
     def subscribe_to_task(self, context: CallContext, request: SubscribeToTaskRequest) -> EventStream:
         with self._call(context, "SubscribeToTask", request.id) as (caller, _):
+            self._within(context, caller, request.id)
             return subscribe_to_task(self.engine, caller, request, extensions=context.extensions)
 
     def create_push_config(
         self, context: CallContext, request: TaskPushNotificationConfig
     ) -> TaskPushNotificationConfig:
         with self._call(context, "CreateTaskPushNotificationConfig", request.task_id) as (caller, _):
+            if request.task_id is not None:
+                self._within(context, caller, request.task_id)
             return push.create(self._pushes(context), caller, request, extensions=context.extensions)
 
     def get_push_config(
         self, context: CallContext, request: GetTaskPushNotificationConfigRequest
     ) -> TaskPushNotificationConfig:
         with self._call(context, "GetTaskPushNotificationConfig", request.task_id) as (caller, _):
+            self._within(context, caller, request.task_id)
             return push.get(self._pushes(context), caller, request)
 
     def list_push_configs(
         self, context: CallContext, request: ListTaskPushNotificationConfigsRequest
     ) -> ListTaskPushNotificationConfigsResponse:
         with self._call(context, "ListTaskPushNotificationConfigs", request.task_id) as (caller, _):
+            self._within(context, caller, request.task_id)
             return push.list_configs(self._pushes(context), caller, request)
 
     def delete_push_config(
         self, context: CallContext, request: DeleteTaskPushNotificationConfigRequest
     ) -> Empty:
         with self._call(context, "DeleteTaskPushNotificationConfig", request.task_id) as (caller, _):
+            self._within(context, caller, request.task_id)
             return push.delete(self._pushes(context), caller, request)
 
     def _push(self, context: CallContext) -> Push | None:
@@ -160,14 +207,19 @@ class OversightService:
 
     def get_task(self, context: CallContext, request: GetTaskRequest) -> Task:
         with self._call(context, "GetTask", request.id) as (caller, _):
+            self._within(context, caller, request.id)
             return get_task(self.engine, caller, request, extensions=context.extensions)
 
     def list_tasks(self, context: CallContext, request: ListTasksRequest) -> ListTasksResponse:
         with self._call(context, "ListTasks") as (caller, _):
-            return list_tasks(self.engine, caller, request, extensions=context.extensions)
+            agent = None if context.agent is None else self._registered(context, caller).record.name
+            return list_tasks(self.engine, caller, request, extensions=context.extensions, agent=agent)
 
     def cancel_task(self, context: CallContext, request: CancelTaskRequest) -> Task:
         with self._call(context, "CancelTask", request.id) as (caller, _):
+            if IDEMPOTENCY_METADATA not in (request.metadata or {}):
+                # Else it may be a send of the caller's own that is canceled, by its key.
+                self._within(context, caller, request.id)
             return cancel_task(self.engine, caller, request, extensions=context.extensions)
 
     def get_extended_agent_card(
@@ -175,6 +227,9 @@ class OversightService:
     ) -> AgentCard:
         with self._call(context, "GetExtendedAgentCard") as (caller, _):
             check_tenant(caller, request.tenant)
+            if context.agent is not None:
+                self._registered(context, caller)
+                raise UnsupportedOperation
             if self.extended is None or context.address is None:
                 raise ExtendedAgentCardNotConfigured
             return self.extended.at(context.address)

@@ -128,6 +128,8 @@ def shown(delegation: Delegation) -> JsonObject:
 
 def forsaken(meta: TaskMeta, delegation: Delegation) -> bool:
     """Whether it is to be canceled."""
+    if delegation.bound and delegation.status == Delegation.OPEN:
+        return meta.task_state.terminal
     if delegation.status == Delegation.OPEN:
         held = (meta.fence, meta.turn) == (delegation.fence, delegation.turn)
         return not held or meta.task_state is not TaskState.WORKING
@@ -169,7 +171,8 @@ def delegation_due(engine: Engine, key: Key, due: Due) -> None:
 def _next(delegation: Delegation, meta: TaskMeta, now: datetime) -> tuple[bool, datetime]:
     """Whether it is to be tried now, and when it is to be looked at again."""
     if not forsaken(meta, delegation):
-        return False, now + (LOOK_EVERY if delegation.status == Delegation.OPEN else LONGEST_RETRY)
+        waits = meta.task_state.interrupted if delegation.bound else delegation.status == Delegation.WAITING
+        return False, now + (LONGEST_RETRY if waits else LOOK_EVERY)
     if delegation.retry_at is not None and instant(now) < delegation.retry_at:
         return False, parse_instant(delegation.retry_at)
     return True, now + _back_off(delegation.looked + 1)

@@ -40,6 +40,8 @@ def expire(engine: Engine, key: Key, due: Due) -> None:
             continue
         except OutcomeUnknown:
             continue
+        if meta.delegates:
+            engine.waker.wake_children(meta.tenant, meta.task_id)
         return
 
 

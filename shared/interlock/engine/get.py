@@ -50,15 +50,21 @@ def get_task(
 
 
 def list_tasks(
-    engine: Engine, caller: Principal, request: ListTasksRequest, *, extensions: frozenset[str]
+    engine: Engine,
+    caller: Principal,
+    request: ListTasksRequest,
+    *,
+    extensions: frozenset[str],
+    agent: str | None = None,
 ) -> ListTasksResponse:
     """The caller's own tasks, latest status first. Reads an index that may lag by a moment.
 
-    Without `historyLength` the tasks come without history. Raises `InvalidParams` for a bad page token.
+    `agent`: only those of this one. Without `historyLength` the tasks come without history. Raises
+    `InvalidParams` for a bad page token.
     """
     check_tenant(caller, request.tenant)
     view = owner_view(caller.tenant, caller.id)
-    equals: dict[str, Value] = {}
+    equals: dict[str, Value] = {} if agent is None else {"agent": agent}
     if request.context_id is not None:
         equals["context_id"] = request.context_id
     if request.status is not None and request.status is not TaskState.UNSPECIFIED:

@@ -39,6 +39,9 @@ MAX_OVERRIDES = 200
 MAX_PROBLEM = 300
 CARD_SUFFIX = "/.well-known/agent-card.json"
 
+RESERVED = frozenset({"tasks"})
+"""`/agents/tasks` are the tasks of a tenant of the name `agents`."""
+
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,62}[a-z0-9])?")
 
 
@@ -185,7 +188,7 @@ class Registry:
             return
         started, card, problem = instant(self.engine.clock.now()), None, None
         try:
-            card = packed(cards.card(_address(cards, asked)))
+            card = packed(cards.card(address_of(cards, asked)))
         except (PeerRefused, PeerUnreachable) as error:
             problem = str(error)[:MAX_PROBLEM]
         for _ in attempts(self.engine.clock):
@@ -244,7 +247,7 @@ def check_operator(who: Principal) -> None:
 
 def _checked(name: str, url: str, peer: str | None) -> str:
     """The URL below which the card is. Raises `InvalidParams`."""
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name in RESERVED:
         raise InvalidParams(
             "name must be 1 to 64 of a-z 0-9 - _, beginning and ending with a letter or digit"
         )
@@ -261,7 +264,8 @@ def _checked(name: str, url: str, peer: str | None) -> str:
     return url
 
 
-def _address(cards: PeerCards, record: Registered) -> PeerAddress:
+def address_of(cards: PeerCards, record: Registered) -> PeerAddress:
+    """Raises `PeerRefused` where the peer that it names is not the agent, or `PeerUnreachable`."""
     address = cards.resolve_for(record.tenant, record.to)
     if address.url.rstrip("/") != record.url:
         raise PeerRefused("the URL is not the one of this peer")
