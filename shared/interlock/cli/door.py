@@ -18,6 +18,8 @@ TRIES = 4
 BACK_OFF_SECONDS = 0.25
 RETRIED = frozenset({502, 503, 504})
 """What was asked for may or may not have been done (502, 504), or was not (503)."""
+HALTED = "HALTED"
+"""Of a 503 that stays until somebody resumes."""
 
 _Model = TypeVar("_Model", bound=Wire)
 
@@ -80,8 +82,12 @@ class Door:
                         raise
                     raise Failure(f"No reply: {error}. {lost}", Exit.UNREACHABLE) from error
             else:
-                if reply.status_code not in RETRIED or attempt == tries:
+                try:
                     return _read(model, reply)
+                except Failure as failure:
+                    again = reply.status_code in RETRIED and reason_of(failure) != HALTED
+                    if attempt == tries or not again:
+                        raise
             time.sleep(BACK_OFF_SECONDS * 2 ** (attempt - 1))
         raise AssertionError("there is at least one try")
 

@@ -14,13 +14,12 @@ import httpx
 import typer
 
 from interlock.a2a.models import TaskState, Wire
-from interlock.cli.door import TRIES, Door, calling, reason_of
+from interlock.cli.door import HALTED, TRIES, Door, calling, reason_of
 from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json
 from interlock.cli.switch import DoorSwitch, Report, Switch
 from interlock.cli.target import DEV_OPERATOR, OperatorIdentity, Token, Url, target
 
 REASON = "a drill: only the canary is halted"
-HALTED = "HALTED"
 RESUME = "interlock resume --skill interlock-canary"
 LOST = "A canary may be running: it ends by itself."
 NOT_KEPT = "The figures may be on the trail or not."

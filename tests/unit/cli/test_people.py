@@ -126,6 +126,15 @@ def test_an_empty_inbox_says_so(url: str, door: Door, interlock: Invoke) -> None
     assert json.loads(interlock("inbox", "--json").output) == {"checkpoints": []}
 
 
+def test_a_window_of_veto_says_how_to_be_against_it(url: str, door: Door, interlock: Invoke) -> None:
+    door.pages = [[checkpoint(FIRST, kind="window", deadline="2026-12-01T00:00:00.000Z")]]
+    result = interlock("inbox", "--url", url, "--token", "secret")
+    assert f"interlock cancel task-{FIRST}" in result.stdout
+    result = interlock("answer", FIRST, "--set", "a=1", "--url", url, "--token", "secret")
+    assert (result.exit_code, len(door.recorded)) == (2, 0)
+    assert f"interlock cancel task-{FIRST}" in result.stderr
+
+
 def test_votes_are_shown_where_several_are_needed(url: str, door: Door, interlock: Invoke) -> None:
     door.pages = [[checkpoint(FIRST, needed=3, votes=2, deadline="2026-12-01T00:00:00.000Z")]]
     output = interlock("inbox").output
@@ -249,6 +258,13 @@ def test_a_server_that_stays_unavailable(url: str, door: Door, interlock: Invoke
     door.replies = [refusal(503)] * TRIES
     assert interlock("answer", "bbbb", "--set", "approved=true").exit_code == 1
     assert len(door.answers) == TRIES
+
+
+def test_an_answer_that_is_halted_is_not_tried_again(url: str, door: Door, interlock: Invoke) -> None:
+    door.replies = [refusal(503, message="halted: an incident", details=[{"reason": "HALTED"}])]
+    result = interlock("answer", "bbbb", "--set", "approved=true")
+    assert (result.exit_code, result.output) == (1, "halted: an incident\n")
+    assert len(door.answers) == 1
 
 
 def test_the_same_answer_has_the_same_key_and_another_has_another(
