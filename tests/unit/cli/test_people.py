@@ -126,6 +126,131 @@ def test_an_empty_inbox_says_so(url: str, door: Door, interlock: Invoke) -> None
     assert json.loads(interlock("inbox", "--json").output) == {"checkpoints": []}
 
 
+def test_votes_are_shown_where_several_are_needed(url: str, door: Door, interlock: Invoke) -> None:
+    door.pages = [[checkpoint(FIRST, needed=3, votes=2, deadline="2026-12-01T00:00:00.000Z")]]
+    output = interlock("inbox").output
+    assert "(2 of 3)" in output
+    assert "2026-12-01T00:00:00.000Z" in output
+
+
+def test_a_reference_is_never_cut(url: str, door: Door, interlock: Invoke) -> None:
+    first, second = ("a" * 60 + "b", "a" * 60 + "c")
+    door.pages = [[checkpoint(first, prompt="why " * 1000, skill="s" * 90), checkpoint(second)]]
+    assert {first, second} <= set(interlock("inbox").output.split())
+
+
+def test_text_of_others_is_shown_and_not_obeyed(url: str, door: Door, interlock: Invoke) -> None:
+    evil = "\x1b[2J[red]\u202eevil\u200b"
+    schema = {"type": "object", "properties": {evil: {"type": "string"}}}
+    door.pages = [[checkpoint(FIRST, prompt=evil, requestedBy=evil, agent=evil, responseSchema=schema)]]
+    for output in (interlock("inbox").output, interlock("inbox", "--json").output):
+        assert "[red]" in output
+        assert not {"\x1b", "\u202e", "\u200b"} & set(output)
+
+
+@pytest.mark.parametrize(
+    ("ids", "expected"),
+    [
+        ([], {}),
+        (["abcdef"], {"abcdef": "abcd"}),
+        (["abcdef", "abcdex"], {"abcdef": "abcdef", "abcdex": "abcdex"}),
+        (["abcd", "abcde"], {"abcd": "abcd", "abcde": "abcde"}),
+        (["a1111", "b1111", "a2222"], {"a1111": "a111", "b1111": "b111", "a2222": "a222"}),
+        (["same", "same"], {"same": "same"}),
+    ],
+)
+def test_references_are_short_and_unique(ids: list[str], expected: dict[str, str]) -> None:
+    assert references(ids) == expected
+
+
+# Answer
+
+
+def test_an_answer_by_reference(url: str, door: Door, interlock: Invoke) -> None:
+    result = interlock("answer", "aaaa2", "--set", "approved=true", "--set", "comment=ship it")
+    assert result.exit_code == 0, result.output
+    assert result.output == "Accepted.\n"
+    (sent,) = door.answers
+    assert sent.path == f"/people/tasks/task-{SECOND}/checkpoints/{SECOND}/answer"
+    assert sent.document == {"payload": {"approved": True, "comment": "ship it"}}
+    assert sent.headers["authorization"] == "Bearer il_alice"
+    assert sent.headers["content-type"] == "application/json"
+    assert 16 <= len(sent.headers["idempotency-key"]) <= 255
+
+
+def test_an_answer_as_json(url: str, door: Door, interlock: Invoke) -> None:
+    result = interlock("answer", "bbbb", "--payload", '{"approved": false, "x": "\\ud800"}', "--json")
+    assert json.loads(result.output) == {
+        "taskId": f"task-{THIRD}",
+        "checkpointId": THIRD,
+        "status": "accepted",
+    }
+    assert door.answers[0].document == {"payload": {"approved": False, "x": "\ud800"}}
+
+
+def test_an_answer_by_task_and_checkpoint_needs_no_inbox(url: str, door: Door, interlock: Invoke) -> None:
+    assert interlock("answer", "a task?#/b%/..", "--set", "approved=true").exit_code == 0
+    address = "/people/tasks/a%20task%3F%23/checkpoints/b%25%2F.."
+    assert [request.path for request in door.requests] == [address, f"{address}/answer"]
+
+
+def test_a_vote_that_does_not_decide(url: str, door: Door, interlock: Invoke) -> None:
+    door.pages = [[checkpoint(FIRST, needed=2)]]
+    door.replies = [Response({"status": "counted"})]
+    assert interlock("answer", "aaaa", "--set", "approved=true").output == (
+        "Counted: the prompt needs 2 equal answers.\n"
+    )
+
+
+def test_a_reference_that_fits_nothing(url: str, door: Door, interlock: Invoke) -> None:
+    result = interlock("answer", "cccc", "--set", "approved=true")
+    assert result.exit_code == 1
+    assert "No open checkpoint begins with cccc." in result.output
+    assert door.answers == []
+
+
+def test_a_reference_that_fits_several(url: str, door: Door, interlock: Invoke) -> None:
+    result = interlock("answer", "aaaa", "--set", "approved=true")
+    assert result.exit_code == 1
+    assert FIRST in result.output
+    assert SECOND in result.output
+    assert THIRD not in result.output
+    assert door.answers == []
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        [LoseReply],
+        [LoseReply, LoseReply, LoseReply],
+        [refusal(503)],
+        [Response(b"", 502), Response(b"", 504)],
+    ],
+)
+def test_a_lost_reply_is_asked_for_again_with_the_same_key(
+    url: str, door: Door, interlock: Invoke, faults: list[Response | type[LoseReply]]
+) -> None:
+    door.replies = list(faults)
+    assert interlock("answer", "bbbb", "--set", "approved=true").exit_code == 0
+    assert len(door.answers) == len(faults) + 1
+    assert list(door.recorded.values()) == [{"payload": {"approved": True}}]
+
+
+def test_where_every_reply_is_lost_nothing_is_claimed(url: str, door: Door, interlock: Invoke) -> None:
+    door.replies = [LoseReply] * TRIES
+    result = interlock("answer", "bbbb", "--set", "approved=true")
+    assert result.exit_code == 3
+    assert "may be recorded or not" in result.output
+    assert interlock("answer", "bbbb", "--set", "approved=true").exit_code == 0
+    assert len(door.recorded) == 1
+
+
+def test_a_server_that_stays_unavailable(url: str, door: Door, interlock: Invoke) -> None:
+    door.replies = [refusal(503)] * TRIES
+    assert interlock("answer", "bbbb", "--set", "approved=true").exit_code == 1
+    assert len(door.answers) == TRIES
+
+
 def test_an_answer_that_is_halted_is_not_tried_again(url: str, door: Door, interlock: Invoke) -> None:
     door.replies = [refusal(503, message="halted: an incident", details=[{"reason": "HALTED"}])]
     result = interlock("answer", "bbbb", "--set", "approved=true")
