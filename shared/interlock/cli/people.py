@@ -38,6 +38,10 @@ class Approval(Wire):
         return f"{len(self.approved_by)} of {self.required}"
 
 
+WINDOW = "window"
+"""The kind of what asks nothing, and starts at its deadline."""
+
+
 class Checkpoint(Wire):
     """As the people's door shows it."""
 
@@ -55,6 +59,8 @@ class Checkpoint(Wire):
     deadline: str | None = None
     status: str = "open"
     approval: Approval | None = None
+    kind: str = "prompt"
+    dispatch: bool = False
 
 
 class CheckpointPage(Wire):
@@ -119,6 +125,9 @@ def answer(
             checkpoint = people.find(reference)
             if checkpoint.approval is not None:
                 said = "This asks for an approval: decide with `interlock approve` or `interlock deny`."
+                raise Failure(said, Exit.USAGE)
+            if checkpoint.kind == WINDOW:
+                said = f"This asks nothing. To be against it: interlock cancel {checkpoint.task_id}"
                 raise Failure(said, Exit.USAGE)
             content = _content(settings or [], payload, checkpoint)
             status = people.answer(checkpoint, content)
@@ -235,6 +244,8 @@ def _common_length(one: str, other: str) -> int:
 def _row(reference: str, checkpoint: Checkpoint) -> tuple[str, ...]:
     if checkpoint.approval is not None:
         expected = f"approve or deny ({checkpoint.approval.progress})"
+    elif checkpoint.kind == WINDOW:
+        expected = f"starts unless: interlock cancel {checkpoint.task_id}"
     else:
         votes = f" ({checkpoint.votes} of {checkpoint.needed})" if checkpoint.needed > 1 else ""
         expected = ", ".join(fields(checkpoint.response_schema)) + votes

@@ -1,4 +1,4 @@
-"""`interlock tasks`: a task, and what was delegated below it."""
+"""`interlock tasks` and `interlock cancel`: a task with what was delegated below it, and its end."""
 
 from typing import Annotated
 from urllib.parse import quote
@@ -33,6 +33,10 @@ class Tree(Wire):
     complete: bool
 
 
+class Canceled(Wire):
+    status: str
+
+
 def tasks(
     task_id: Annotated[str, typer.Argument(help="The id of a task.")],
     url: Url = None,
@@ -50,6 +54,23 @@ def tasks(
             typer.echo(one_line(f"{'  ' * node.level}{_line(node)}"))
         if not found.complete:
             typer.echo("There is more than is shown.", err=True)
+
+
+def cancel(
+    task_id: Annotated[str, typer.Argument(help="The id of a task.")],
+    url: Url = None,
+    token: Token = None,
+    identity: Identity = None,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel a task, whatever it waits for. Within a window of veto, that vetoes it."""
+    with failures(as_json), calling(target(url, token, identity)) as door:
+        lost = "It may be canceled or not: see `interlock tasks`."
+        found = door.post(Canceled, f"tasks/{quote(task_id, safe='')}/cancel", lost=lost)
+        if as_json:
+            print_json(found.wire())
+        else:
+            typer.echo("Canceled.")
 
 
 def _line(node: Node) -> str:

@@ -126,6 +126,15 @@ def test_an_empty_inbox_says_so(url: str, door: Door, interlock: Invoke) -> None
     assert json.loads(interlock("inbox", "--json").output) == {"checkpoints": []}
 
 
+def test_a_window_of_veto_says_how_to_be_against_it(url: str, door: Door, interlock: Invoke) -> None:
+    door.pages = [[checkpoint(FIRST, kind="window", deadline="2026-12-01T00:00:00.000Z")]]
+    result = interlock("inbox", "--url", url, "--token", "secret")
+    assert f"interlock cancel task-{FIRST}" in result.stdout
+    result = interlock("answer", FIRST, "--set", "a=1", "--url", url, "--token", "secret")
+    assert (result.exit_code, len(door.recorded)) == (2, 0)
+    assert f"interlock cancel task-{FIRST}" in result.stderr
+
+
 def test_votes_are_shown_where_several_are_needed(url: str, door: Door, interlock: Invoke) -> None:
     door.pages = [[checkpoint(FIRST, needed=3, votes=2, deadline="2026-12-01T00:00:00.000Z")]]
     output = interlock("inbox").output

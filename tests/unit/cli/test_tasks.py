@@ -75,3 +75,20 @@ def test_what_is_not_there_fails(url: str, door: Door, interlock: Invoke) -> Non
     door.answer = refused(404, "Task not found")
     result = interlock("tasks", "t-0", "--url", url, "--token", "secret")
     assert (result.exit_code, result.stderr) == (1, "Task not found\n")
+
+
+def test_a_task_is_canceled(url: str, door: Door, interlock: Invoke) -> None:
+    door.answer = Response({"status": "canceled"})
+    result = interlock("cancel", "t/0", "--url", url, "--token", "secret")
+    assert (result.exit_code, result.stdout) == (0, "Canceled.\n")
+    (request,) = door.asked
+    assert (request.method, request.path) == ("POST", "/people/tasks/t%2F0/cancel")
+    result = interlock("cancel", "t/0", "--json", "--url", url, "--token", "secret")
+    assert json.loads(result.stdout) == {"status": "canceled"}
+
+
+def test_what_has_ended_is_not_canceled(url: str, door: Door, interlock: Invoke) -> None:
+    door.answer = refused(400, "The task is in a terminal state and can not be canceled")
+    result = interlock("cancel", "t-0", "--url", url, "--token", "secret")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "can not be canceled" in result.stderr

@@ -77,6 +77,10 @@ def test_the_inbox_shows_what_waits_and_the_servers_time() -> None:
             {
                 "taskId": door.task_id,
                 "checkpointId": door.prompt_id,
+                "kind": "prompt",
+                "number": 1,
+                "dispatch": False,
+                "chain": [{"who": AGENT.id}, {"who": "people"}, {"who": "operators"}],
                 "agent": "desk",
                 "skill": "work",
                 "requestedBy": AGENT.id,

@@ -7,6 +7,7 @@ import pytest
 from tests.support.calls import call
 from tests.support.twin import Deployment, message, nothing, running
 
+from interlock.a2a.models import TaskState
 from interlock.engine import tree as trees
 from interlock.engine.ports import Put
 from interlock.engine.records import Delegation
@@ -121,3 +122,24 @@ def test_whoever_does_not_see_the_task_does_not_see_its_tree(family: Family, who
 @pytest.mark.parametrize("who", ["agent", "ann", "ops"])
 def test_its_owner_the_approvers_and_operators_do(family: Family, who: str) -> None:
     assert family.get(family.root, who).status_code == 200
+
+
+class TestCancel:
+    def cancel(self, family: Family, who: str) -> Any:
+        return call(family.app, "POST", f"/people/tasks/{family.root}/cancel", who=who)
+
+    @pytest.mark.parametrize("who", ["ann", "ops", "agent"])
+    def test_whoever_sees_a_task_may_cancel_it(self, family: Family, who: str) -> None:
+        assert self.cancel(family, who).json() == {"status": "canceled"}
+        assert family.deployment.meta(family.root).task_state is TaskState.CANCELED
+        assert self.cancel(family, who).json() == {"status": "canceled"}
+
+    @pytest.mark.parametrize("who", ["peer", "nobody", "spy", "platform"])
+    def test_nobody_else(self, family: Family, who: str) -> None:
+        with family.deployment.unchanged():
+            assert self.cancel(family, who).status_code == 404
+
+    def test_what_has_ended_otherwise_is_not_canceled(self, family: Family) -> None:
+        family.deployment.work()
+        refused = self.cancel(family, "ann")
+        assert (refused.status_code, refused.json()["error"]["status"]) == (400, "FAILED_PRECONDITION")

@@ -5,15 +5,19 @@ Errors have the form of A2A's HTTP+JSON binding (specification 11.6): a client r
 
 from fastapi import FastAPI
 
-from interlock.doors.people import checkpoints, drills, halts, tasks
+from interlock.doors.people import agents, checkpoints, drills, halts, tasks
 from interlock.doors.people.door import Door, handle_errors
 from interlock.engine.authenticate import Authenticate
 from interlock.engine.calls import Calls
 from interlock.engine.context import Engine
+from interlock.engine.registry import Registry
+from interlock.oversight.modes import Policy
 
 
-def create_app(engine: Engine, identify: Authenticate, calls: Calls | None = None) -> FastAPI:
-    """`calls` is None where there is no audit trail."""
+def create_app(
+    engine: Engine, identify: Authenticate, calls: Calls | None = None, registry: Registry | None = None
+) -> FastAPI:
+    """`calls` is None where there is no audit trail. `registry` knows the agents that run here."""
     door = Door(engine, identify, calls)
     app = FastAPI(
         title="Interlock, the people's door",
@@ -26,5 +30,6 @@ def create_app(engine: Engine, identify: Authenticate, calls: Calls | None = Non
     )
     for noun in (checkpoints, tasks, halts, drills):
         app.include_router(noun.router(door))
+    app.include_router(agents.router(door, registry or Registry(engine, Policy())))
     handle_errors(app)
     return app

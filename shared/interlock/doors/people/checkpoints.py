@@ -18,7 +18,7 @@ from interlock.engine.errors import store_errors
 from interlock.engine.inbox import Question, checkpoint, open_checkpoints
 from interlock.engine.records import parse_instant
 from interlock.engine.resume import resume_task
-from interlock.oversight import approvals, hitl_prompt
+from interlock.oversight import approvals, hitl_prompt, reviewers
 from interlock.oversight.principals import Principal
 
 
@@ -34,11 +34,27 @@ class ApprovalBody(Wire):
     required: int
 
 
+class HopBody(Wire):
+    """`who` is an agent, `people` or `operators`; `outcome` is there once they have passed it on."""
+
+    who: str
+    outcome: str | None = None
+
+
 class CheckpointBody(Wire):
-    """A prompt that waits, or waited, for a person. `prompt` is untrusted text; times are UTC."""
+    """What waits, or waited, for a person. `prompt` is untrusted text; times are UTC.
+
+    `kind` is prompt, approval, or window: of veto, which asks nothing and passes at its `deadline` unless the
+    task is canceled. `dispatch`: it is about whether the task may start at all. `number` is of its task,
+    counted from 1. `chain`: whom it is put to, one after the other.
+    """
 
     task_id: str
     checkpoint_id: str
+    kind: Literal["prompt", "approval", "window"]
+    number: int
+    dispatch: bool
+    chain: list[HopBody]
     agent: str
     skill: str
     requested_by: str
@@ -191,6 +207,10 @@ def _body(question: Question) -> CheckpointBody:
     return CheckpointBody(
         task_id=found.task_id,
         checkpoint_id=found.ask_id,
+        kind=found.kind,
+        number=found.number,
+        dispatch=found.dispatch,
+        chain=[HopBody(who=hop.who, outcome=hop.outcome) for hop in reviewers.from_json(found.hops)],
         agent=found.agent,
         skill=found.skill,
         requested_by=found.requested_by,

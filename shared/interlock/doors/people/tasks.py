@@ -1,11 +1,12 @@
-"""A task with all that was delegated below it."""
+"""A task: all that was delegated below it, and its cancel."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path
 
-from interlock.a2a.models import MAX_ID_LENGTH, Wire
+from interlock.a2a.models import MAX_ID_LENGTH, CancelTaskRequest, Wire
 from interlock.doors.people.door import Door
+from interlock.engine.cancel import cancel_task
 from interlock.engine.errors import store_errors
 from interlock.engine.tree import Node, tree
 from interlock.oversight.principals import Principal
@@ -42,6 +43,10 @@ class TreeBody(Wire):
     complete: bool
 
 
+class CanceledBody(Wire):
+    status: Literal["canceled"] = "canceled"
+
+
 def router(door: Door) -> APIRouter:
     engine, routes = door.engine, door.router()
     Caller = Annotated[Principal, Depends(door.caller)]  # noqa: N806
@@ -52,6 +57,13 @@ def router(door: Door) -> APIRouter:
         with store_errors():
             nodes, complete = tree(engine, who, task_id)
         return TreeBody(nodes=[_body(node) for node in nodes], complete=complete)
+
+    @routes.post("/tasks/{task_id}/cancel")
+    def cancel(who: Caller, task_id: TaskId) -> CanceledBody:
+        """Cancels a task, whatever it waits for: within a window of veto, vetoes it."""
+        with store_errors():
+            cancel_task(engine, who, CancelTaskRequest(id=task_id), extensions=frozenset())
+        return CanceledBody()
 
     return routes
 
