@@ -119,7 +119,14 @@ def engine() -> Engine:
         clock=clock,
         guard=guard(),
         notices=chosen.renderers is not None,
-        limits=Limits(blocking=chosen.blocking_seconds, lease=chosen.lease_seconds, streams=chosen.streams),
+        limits=Limits(
+            blocking=chosen.blocking_seconds,
+            lease=chosen.lease_seconds,
+            streams=chosen.streams,
+            agent_hop=chosen.agent_hop_seconds,
+            people_hop=chosen.people_hop_seconds,
+            unanswered=chosen.unanswered,
+        ),
     )
 
 
@@ -218,7 +225,7 @@ def registry() -> "Registry":
 
     chosen = settings()
     policy = Policy(chosen.undeclared_mode, chosen.wide_radius, chosen.wide_mode)
-    return Registry(engine(), policy, lambda: agent().names)
+    return Registry(engine(), policy, lambda: agent().known)
 
 
 def refresh_agent(tenant: str, name: str) -> None:
@@ -279,7 +286,7 @@ def people_door() -> "FastAPI":
     guard().start()
     from interlock.doors.people import create_app
 
-    return create_app(engine(), authenticate, calls())
+    return create_app(engine(), authenticate, calls(), registry())
 
 
 @cache

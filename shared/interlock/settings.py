@@ -67,6 +67,11 @@ class Settings(BaseModel):
     """The ways to people, and who is told where: the id or ARN of a secret in AWS Secrets Manager, or `file:`
     and the path of a file. A JSON object, see docs/fleet.md. Without it nobody is told: people look at the
     inbox."""
+    agent_hop_seconds: Annotated[float, Field(gt=0)] = 300.0
+    people_hop_seconds: Annotated[float, Field(gt=0)] = 1800.0
+    """How long the agent that dispatched work, and people, have until a question is passed on."""
+    unanswered: Literal["escalate", "reject"] = "escalate"
+    """What becomes of a question that nobody has answered by then."""
     local_webhooks: bool = False
     """For local use only: web hooks and other agents may be plain HTTP, at private addresses too."""
     streaming: bool = False
