@@ -180,7 +180,7 @@ def test_the_turn_of_a_run_ends_and_wakes() -> None:
             parent.delegated()
             raise ValueError
 
-    parent.deployment.executor = Hands()  # type: ignore[assignment]
+    parent.deployment.executor = Hands()
     parent.task_id = parent.deployment.send().id
     parent.deployment.waker.turns.pop(0)
     parent.deployment.work()
