@@ -17,7 +17,6 @@ from interlock.adapters.sqs import SqsWaker
 from interlock.engine.children import MAX_LOOKS
 from interlock.engine.records import Delegation
 
-
 QUEUES = Mock()
 
 
