@@ -272,6 +272,7 @@ MISTAKES = {
     ),
     "answer does not look": Mistake(("answers", "two answers"), "I4", sabotage=unconditional(Check, HALTS)),
     "vote does not look": Mistake(("votes",), "I4", sabotage=unconditional(Check, HALTS)),
+    "dispatch does not look": Mistake(("dispatch",), "I4", sabotage=unconditional(Check, HALTS)),
     "resumption does not look": Mistake(("credential",), "I4", sabotage=unconditional(Check, HALTS)),
     "deadline does not look": Mistake(("deadline",), "I4", sabotage=unconditional(Check, HALTS)),
     "halted is told before what was counted": Mistake(

@@ -35,6 +35,7 @@ from interlock.engine.run_turn import TurnRun, TurnStopped
 from interlock.engine.send import send_message
 from interlock.oversight.approvals import APPROVE, DENY, Gate, Vote
 from interlock.oversight.halts import Scope
+from interlock.oversight.modes import Declared, Mode
 from interlock.oversight.principals import Kind, Principal, Role
 
 OPERATOR = Principal("bearer:olga", "acme", Kind.PERSON, frozenset({Role.PLATFORM_OPERATOR}))
@@ -49,6 +50,8 @@ ASKS, NEEDS_TWO, ASKS_LEAVE, NEEDS_CREDENTIAL, WORKS = (
     "works",
 )
 """What an agent's first turn does; the turns after it complete."""
+APPROVED_FIRST = "approved first"
+"""The same as `WORKS`, and the first turn starts once that was approved."""
 
 
 @contextmanager
@@ -157,8 +160,8 @@ Turn = tuple[str, int]
 
 @dataclass
 class Halting(Ballot):
-    """`begins` is what the first turn of a task does. `progress`: it says something and looks for a stop
-    before that. `heeds`: it ends when it is told to. `deadline`: of what it asks."""
+    """`begins` is what the first turn of a task does. `progress`: it thinks aloud before that, and
+    looks whether it was stopped. `heeds`: it ends when it is told to. `deadline`: of what it asks."""
 
     world: HaltWorld
 
@@ -199,11 +202,11 @@ class Halting(Ballot):
     def script(self, run: TurnRun) -> None:
         self._starts(run)
         self.runs.append(run)
-        if self.progress:
-            run.say("thinking")
+        for thought in ("thinking", "and thinking", "and knowing") if self.progress else ():
+            run.say(thought)
             if not run.is_held() and self.heeds:
                 raise TurnStopped
-        if run.turn > 1 or self.begins == WORKS:
+        if run.turn > 1 or self.begins in (WORKS, APPROVED_FIRST):
             run.finish(TaskState.COMPLETED, "done")
         elif self.begins == ASKS_LEAVE:
             run.request_approval(ACTION, "Refund", gate=Gate(quorum=QUORUM), deadline=self.deadline)
@@ -254,7 +257,8 @@ class Halting(Ballot):
             began = self.began[name]
             if began and began == self.since():
                 raise Broken("I4 a send that began after halt returned is told accepted")
-            if self.world.unreadable.get(name) and not self.world.ran.get((task_id, 1)):
+            looked = self.begins != APPROVED_FIRST and not self.world.ran.get((task_id, 1))
+            if looked and self.world.unreadable.get(name):
                 raise Broken("I11 a send is accepted although the halt state could not be read")
             if self.picture.halted:
                 self.accepted.add(task_id)
@@ -268,6 +272,8 @@ class Halting(Ballot):
             message=message, configuration=SendMessageConfiguration(return_immediately=True)
         )
         directory = OneSkill(self.world.rerun)
+        if self.begins == APPROVED_FIRST:
+            directory = OneSkill(declared=Declared(Mode.GATED), gate=Gate(quorum=QUORUM))
         sent = send_message(
             self.world.engine, directory, AGENT, request, extensions=frozenset(), idempotency_key=key
         )
@@ -384,7 +390,7 @@ class Halting(Ballot):
         return found
 
     def all(self) -> dict[str, Callable[[], Any]]:
-        votes = self.begins == ASKS_LEAVE
+        votes = self.begins in (ASKS_LEAVE, APPROVED_FIRST)
         ann, bob = (self.voter(who, APPROVE) if votes else self.answerer(who) for who in (ANN, BOB))
         return {
             "send": self.sender("send"),
@@ -580,7 +586,9 @@ class Halting(Ballot):
         ]
         if len(open_asks) != (state is TaskState.INPUT_REQUIRED):
             raise Broken(f"I8 {len(open_asks)} open prompts of a task that is {meta.state}")
-        if not self.world.rerun and meta.turn != meta.inputs:
+        # What is to be approved first has been sent, and may not have been queued yet.
+        unapproved = self.begins == APPROVED_FIRST and meta.turn == 0
+        if not self.world.rerun and meta.turn + unapproved != meta.inputs:
             raise Broken(f"I2 {meta.turn} turns of {meta.inputs} inputs")
         for turn in range(1, meta.turn + 1):
             last = turn == meta.turn and state in (TaskState.FAILED, TaskState.CANCELED)

@@ -19,13 +19,15 @@ from interlock.a2a.errors import A2AError, Unavailable
 from interlock.a2a.models import Message, TaskState
 from interlock.adapters.memory import MemoryTable
 from interlock.engine import records
-from interlock.engine.context import Engine, Limits, Skill
+from interlock.engine.context import ANY_APPROVER, AUTONOMOUS, Engine, Limits, Skill
 from interlock.engine.halt import walk
 from interlock.engine.ports import Item, Key, OutcomeUnknown, Page, Table, Write
 from interlock.engine.records import due_pk, run_pk
 from interlock.engine.run_turn import TurnRun, run_turn
 from interlock.engine.sweep import sweep
+from interlock.oversight.approvals import Gate
 from interlock.oversight.halts import Scope
+from interlock.oversight.modes import Declared
 from interlock.oversight.schema_gate import Violation
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -147,12 +149,14 @@ class OneSkill:
     """Implements `Directory`."""
 
     rerun: bool = False
+    declared: Declared = AUTONOMOUS
+    gate: Gate = ANY_APPROVER
 
     def reply(self, message: Message) -> Message | None:
         return None
 
     def route(self, message: Message, skill_hint: str | None) -> Skill:
-        return Skill("agent", "skill", self.rerun)
+        return Skill("agent", "skill", self.rerun, declared=self.declared, gate=self.gate)
 
 
 Script = Callable[[TurnRun], None]
