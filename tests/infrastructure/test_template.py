@@ -329,7 +329,7 @@ class TestFunctions:
 
     def test_the_agent_is_there_where_it_runs_or_is_described(self, template: Template) -> None:
         with_agent = [n for n in FUNCTIONS if {"Ref": "AgentLayer"} in function(template, n)["Layers"]]
-        assert with_agent == ["A2a", "Turns"]
+        assert with_agent == ["A2a", "Operator", "Turns"]
 
     @pytest.mark.parametrize("name", ["A2a", "Operator"])
     def test_a_door_answers_before_the_gateway_gives_up(self, template: Template, name: str) -> None:

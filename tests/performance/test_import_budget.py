@@ -20,7 +20,7 @@ FORBIDDEN = {
 
 MOST_MODULES = {
     "a2a": 615,
-    "operator": 700,
+    "operator": 720,
     "authorizer": 525,
     "turns": 615,
     "fanout": 575,

@@ -210,8 +210,8 @@ class Overseen:
         self.elsewhere = elsewhere
         self.deployment = Deployment(running(nothing), at_once=at_once, **options)
         here = self.deployment
-        names = here.agent.names
-        self.registry = here.registry = Registry(here.engine, policy, lambda: names)
+        skills = here.agent.known
+        self.registry = here.registry = Registry(here.engine, policy, lambda: skills)
         remote = RemoteExecutor(self.registry, elsewhere, Unwatched())
         here.executor = ByAgent(here.agent, here.executor, lambda: remote)
         elsewhere.cards[URL] = card(declared or FREE)

@@ -388,7 +388,7 @@ class Deployment:
         )
 
     def people_door(self) -> FastAPI:
-        return people.create_app(self.engine, identify, self.calls)
+        return people.create_app(self.engine, identify, self.calls, self.registry)
 
     def hook(self, *, before: Hook = no_hook, after: Hook = no_hook) -> None:
         """From now on these are called around the engine's store operations; without any, none is."""

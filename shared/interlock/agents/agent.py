@@ -179,9 +179,9 @@ class Agent:
         raise InvalidParams("No skill of this agent takes this message")
 
     @property
-    def names(self) -> frozenset[str]:
-        """Of this agent and of those that it includes."""
-        return frozenset({self.name, *(skill.agent for skill in self.skills)})
+    def known(self) -> list[Skill]:
+        """Its skills, and those of the agents that it includes, as the engine knows them."""
+        return [_known(skill) for skill in self.skills]
 
     def declared(self, agent: str, skill: str) -> DeclaredSkill | None:
         return next((own for own in self.skills if (own.agent, own.id) == (agent, skill)), None)

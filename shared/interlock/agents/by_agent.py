@@ -11,7 +11,7 @@ class ByAgent:
     """Implements `Executor`. `elsewhere` is made when the first turn of a registered agent is to be run."""
 
     def __init__(self, agent: Agent, here: Executor, elsewhere: Callable[[], Executor]) -> None:
-        self._names = agent.names
+        self._names = {skill.agent for skill in agent.known}
         self._here = here
         self._make = elsewhere
 

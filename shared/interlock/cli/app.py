@@ -2,7 +2,7 @@
 
 import typer
 
-from interlock.cli import audit, conformance, drill, halts, people, tasks, tokens
+from interlock.cli import agents, audit, conformance, drill, halts, people, tasks, tokens
 from interlock.cli.output import EXIT_CODES
 
 app = typer.Typer(
@@ -22,5 +22,7 @@ app.command(epilog=EXIT_CODES)(halts.resume)
 app.command(epilog=EXIT_CODES)(halts.status)
 app.command(epilog=EXIT_CODES)(drill.drill)
 app.command(epilog=EXIT_CODES)(conformance.conformance)
+app.command(epilog=EXIT_CODES)(agents.fleet)
+app.add_typer(agents.app, name="agents")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(audit.app, name="audit")

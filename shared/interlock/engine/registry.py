@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from interlock.a2a.errors import A2AError, InvalidParams, PermissionDenied
-from interlock.engine.context import Engine, attempts
+from interlock.engine.context import Engine, Skill, attempts
 from interlock.engine.facts import AGENT, Fact, text_digest
 from interlock.engine.peers import PeerAddress, PeerCards, PeerRefused, PeerUnreachable
 from interlock.engine.ports import (
@@ -56,24 +56,34 @@ class AgentNotFound(A2AError):
     jsonrpc_http_status = 404
 
 
-def _nobody() -> frozenset[str]:
-    return frozenset()
+def _none() -> Sequence[Skill]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """`local` gives the names of the agents that run here, which no other can have."""
+    """`here` gives the skills of the agents that run here, whose names no other can have."""
 
     engine: Engine
     policy: Policy
-    local: Callable[[], frozenset[str]] = _nobody
+    here: Callable[[], Sequence[Skill]] = _none
 
     def get(self, tenant: str, name: str) -> RegisteredAgent:
         """Raises `AgentNotFound`."""
+        agent = self.registered(tenant, name)
+        if self.runs_here(name):
+            raise AgentNotFound
+        return agent
+
+    def registered(self, tenant: str, name: str) -> RegisteredAgent:
+        """Also one that is not served, for one of its name runs here. Raises `AgentNotFound`."""
         record = self._record(tenant, name) if _NAME.fullmatch(name) else None
-        if record is None or name in self.local():
+        if record is None:
             raise AgentNotFound
         return RegisteredAgent(record, self.policy)
+
+    def runs_here(self, name: str) -> bool:
+        return any(skill.agent == name for skill in self.here())
 
     def all(self, tenant: str) -> Iterator[RegisteredAgent]:
         """In the order of their names."""
@@ -97,7 +107,7 @@ class Registry:
         """Its card is fetched after that. Raises `PermissionDenied`, `InvalidParams`."""
         check_operator(who)
         url = _checked(name, url, peer)
-        if name in self.local():
+        if self.runs_here(name):
             raise InvalidParams("An agent of this name runs here")
         for _ in attempts(self.engine.clock):
             there = self._record(who.tenant, name)

@@ -21,6 +21,7 @@ from tests.support.twin import (
 )
 
 from interlock.a2a.errors import InvalidParams, PermissionDenied, Unavailable
+from interlock.engine.context import Skill
 from interlock.engine.due import handle_due
 from interlock.engine.facts import fact_pk
 from interlock.engine.peers import PeerUnreachable
@@ -41,7 +42,7 @@ class House:
 
     def __init__(self, policy: Policy = Policy(), **cards: Any) -> None:  # noqa: B008 (frozen)
         self.deployment = Deployment(running(nothing), at_once=False)
-        self.registry = Registry(self.deployment.engine, policy, lambda: frozenset({"desk"}))
+        self.registry = Registry(self.deployment.engine, policy, lambda: [Skill("desk", "work")])
         self.cards = FakeCards({URL: cards.get("card", card(MODES))})
 
     def added(self, name: str = "far") -> RegisteredAgent:
@@ -342,7 +343,7 @@ def test_a_tenant_has_a_limited_number_of_agents(house: House) -> None:
 
 def test_a_name_that_an_agent_here_has_got_is_not_served_elsewhere(house: House) -> None:
     house.added()
-    taken = replace(house.registry, local=lambda: frozenset({"far"}))
+    taken = replace(house.registry, here=lambda: [Skill("far", "work")])
     with pytest.raises(AgentNotFound):
         taken.get("acme", "far")
 
