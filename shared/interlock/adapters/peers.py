@@ -164,6 +164,9 @@ class HttpPeers:
             except PeerRefused as refused:
                 if refused.reason is None:
                     self._cards.forget(to)
+                if tries > 1 and operation == "SendMessage":
+                    # Certain of this try only: an earlier one may have arrived.
+                    raise PeerUnreachable("refused, after a try without an answer") from refused
                 raise
             except PeerUnreachable:
                 wait = pause * random.uniform(0.5, 1)  # noqa: S311 (jitter)

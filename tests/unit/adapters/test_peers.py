@@ -296,6 +296,12 @@ class TestTries:
                 assert len(served.calls) == 1
         assert clock.slept == []
 
+    def test_a_refusal_says_nothing_of_an_earlier_send_that_may_have_arrived(self) -> None:
+        with peer(cut, error(-32600)) as served, pytest.raises(PeerUnreachable, match="refused"):
+            send(client(Time()), PeerAddress(served.url))
+        with peer(cut, error(-32001)) as served, pytest.raises(PeerRefused):
+            CALLS["cancel"](client(Time()), PeerAddress(served.url))
+
     def test_no_pause_goes_beyond_the_time(self) -> None:
         clock = Time()
         with peer(status(503)) as served:

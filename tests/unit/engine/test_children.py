@@ -18,6 +18,7 @@ from interlock.a2a.errors import Unauthenticated
 from interlock.a2a.models import Task, TaskState
 from interlock.engine.children import LATE, MAX_LOOKS, Children, cancel_children
 from interlock.engine.delegate import SEND_SECONDS
+from interlock.engine.due import handle_due
 from interlock.engine.errors import SendCanceled
 from interlock.engine.facts import DELEGATION, FACTS
 from interlock.engine.peers import PeerAddress, PeerRefused, PeerUnreachable
@@ -81,6 +82,7 @@ def test_a_child_is_canceled_with_its_parent(end: Callable[[Parent], None], peer
     assert parent.how() == (Delegation.OPEN, None)
     end(parent)
     assert parent.peers.states == [CANCELED]
+    assert parent.peers.called("cancel") == [parent.record.child]
     parent.until(lambda: parent.record.over)
     assert parent.how() == (SETTLED, Outcome.CANCELED)
     assert parent.told == ["cancel", "made", "settled"]
@@ -95,6 +97,24 @@ def test_without_a_wake_it_is_found_all_the_same(end: Callable[[Parent], None]) 
     del parent.outbox
     parent.until(lambda: parent.record.over)
     assert parent.how() == (SETTLED, Outcome.CANCELED)
+
+
+def test_a_row_that_comes_back_is_woken_for_when_it_is_due() -> None:
+    """Without the sweeper, which comes only each minute."""
+    stranger = Stranger()
+    parent = Parent(stranger)
+    parent.delegated()
+    stranger.before = failing("cancel", 3)
+    canceled(parent)
+    (key,) = parent.deployment.due_rows()
+    for _ in range(3):
+        parent.deployment.clock.advance(parent.deployment.limits.lease)
+        handle_due(parent.deployment.engine, key)
+        parent.outbox()
+        key, at = parent.deployment.waker.timers[-1]
+        assert key in parent.deployment.due_rows()
+        assert at > parent.deployment.clock.now()
+    assert stranger.states == [CANCELED]
 
 
 def test_what_its_run_looks_after_is_left_alone() -> None:
