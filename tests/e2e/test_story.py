@@ -7,7 +7,7 @@ from a2a.types import a2a_pb2 as pb
 from a2a.utils import errors as sdk
 from tests.support.story import BINDINGS, Caller, Place, artifact_texts, envelope, said
 
-from interlock.oversight import approvals
+from interlock.oversight import approvals, modes
 from interlock.oversight.hitl_prompt import URI
 
 EXPENSE = (("amount", 12.5), ("category", "travel"), ("confirmed", True))
@@ -29,7 +29,7 @@ def test_the_card_says_what_the_agent_is_and_where(place: Place, agent: Caller) 
         (binding, "1.0", place.url) for binding in BINDINGS
     ]
     extensions = [(extension.uri, extension.required) for extension in card.capabilities.extensions]
-    assert extensions == [(URI, False), (approvals.URI, False)]
+    assert extensions == [(URI, False), (approvals.URI, False), (modes.URI, False)]
     assert {"release", "expense"} <= {skill.id for skill in card.skills}
 
 

@@ -245,10 +245,10 @@ class TestNewsroom:
     def test_a_merge_waits_for_its_window(self, demo: Deployment) -> None:
         task_id = demo.send("merge pr 17").id
         (key,) = demo.due_rows()
-        demo.clock.advance(20)
+        demo.clock.advance(9)
         handle_due(demo.engine, key)
         assert demo.get(task_id).status.state is TaskState.SUBMITTED
-        demo.clock.advance(20)
+        demo.clock.advance(3)
         handle_due(demo.engine, key)
         assert demo.get(task_id).status.state is TaskState.COMPLETED
 

@@ -33,11 +33,11 @@ async def open_pr(turn: Turn) -> None:
 
 @agent.skill(
     "merge_pr",
-    "Merges a change, unless somebody is against it within half a minute",
+    "Merges a change, unless somebody is against it within ten seconds",
     examples=["merge pr 17"],
     matches=text_begins_with("merge pr "),
     mode=Mode.VETO,
-    veto=timedelta(seconds=30),
+    veto=timedelta(seconds=10),
 )
 async def merge_pr(turn: Turn) -> None:
     await turn.complete(f"Merged {turn.text.removeprefix('merge pr ')}.")
