@@ -56,6 +56,11 @@ class Approval:
         """Whose vote settled it."""
         return self._admitted.decided_by
 
+    @property
+    def instead_of(self) -> Mapping[str, str]:
+        """Of those who have decided in the place of somebody who is away: who to in whose place."""
+        return self._admitted.instead_of
+
     def consume(self, action: Mapping[str, Any]) -> None:
         """Call right before doing `action`. Raises `ActionChanged`, or `ApprovalUsed` the second time."""
         if self._used or not self.approved:

@@ -1,7 +1,8 @@
 """A person's answer to a prompt (hitl-prompt/v1, "Acceptance and rejection"): accepted at most once.
 
 What is looked at, in this order: can the caller see the task, is it a repeat of what was accepted, is it
-halted, is the prompt open, may the caller respond, is there time left, does the payload fit.
+halted, is the prompt open, may the caller respond, for themselves or in the place of somebody who is away,
+is there time left, does the payload fit.
 """
 
 import json
@@ -14,6 +15,7 @@ from typing import Any
 
 from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.a2a.models import JsonObject, Message, TaskState
+from interlock.engine.away import Place, free, places_of
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time, winner
 from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid, AnswerRefused
@@ -29,6 +31,7 @@ from interlock.engine.records import Checkpoint, Event, TaskMeta, instant
 from interlock.engine.view import TaskView, load_with_ask
 from interlock.engine.visibility import meta_key, not_found, sees
 from interlock.oversight import approvals, hitl_prompt
+from interlock.oversight.away import with_vote
 from interlock.oversight.canonical_json import NotCanonical, digest
 from interlock.oversight.principals import Kind, Principal, Role
 from interlock.oversight.schema_gate import PayloadUndecided, Violation
@@ -36,7 +39,7 @@ from interlock.oversight.schema_gate import PayloadUndecided, Violation
 NO_CANONICAL_FORM = "The payload has no canonical form (RFC 8785), or is larger than the limits"
 
 Votes = dict[str, list[str]]
-"""Identity -> [digest of the payload, message id]."""
+"""Identity -> [digest of the payload, message id], and in whose place it was given, if not in their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,7 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
     mine = [payload_digest, answer.message.message_id]
     checked, refused = False, None
     for _ in attempts(engine.clock):
-        view, ask = _visible(answer, *read(engine, answer))
+        view, ask = _visible(engine, answer, *read(engine, answer))
         meta = view.meta
         if ask is not None and ask.status == Checkpoint.OPEN and meta.ask != ask.ask_id:
             # Closed between the two reads.
@@ -81,7 +84,7 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
         votes: Votes = json.loads(ask.votes) if ask is not None else {}
         if ask is not None and _won(ask, votes, answer, mine):
             return Admitted.ACCEPTED, view
-        if refused is not None and votes.get(answer.by.id) != mine:
+        if refused is not None and not _is(votes.get(answer.by.id), mine):
             raise refused
         with halted_comes_first(engine, meta):
             if ask is None:
@@ -92,22 +95,25 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
                 raise InvalidParams("Nothing is asked: whoever is against it cancels the task")
             envelope = hitl_prompt.Envelope.from_wire(json.loads(ask.envelope))
             now = engine.clock.now()
-            needed = _check_open(meta, ask, envelope, answer, now)
+            place = _check_open(engine, meta, ask, envelope, answer, now)
             if not checked:
                 check_payload(
                     engine, envelope.response_schema, hitl_prompt.Response(answer.prompt_id, answer.payload)
                 )
                 checked = True
-        if votes.get(answer.by.id) == mine:
+        if _is(votes.get(answer.by.id), mine):
             return Admitted.COUNTED, view
-        votes[answer.by.id] = mine
+        given = [*mine, place.of] if place is not None else mine
+        votes = with_vote(votes, _places(votes), answer.by.id, given)
+        needed = envelope.responders.needed
         decides = needed == 1 or _agreeing(votes, payload_digest) >= needed
         if decides:
             view, writes = _closing(view, ask, votes, answer, now, op)
         else:
-            fact = _fact(ask, answer, payload_digest, closes=False).about(meta)
+            fact = _fact(ask, answer, votes, closes=False).about(meta)
             writes = [count_vote(ask, json.dumps(votes), now), fact.put(meta.tenant, now)]
         writes.extend(unless_halted(meta))
+        writes.extend(place.checks if place is not None else ())
         try:
             engine.table.write(*writes)
         except ConditionFailed as failed:
@@ -148,13 +154,17 @@ def _read_whole(engine: Engine, answer: Answer) -> tuple[TaskView | None, Checkp
 
 
 def _visible(
-    answer: Answer, view: TaskView | None, ask: Checkpoint | None
+    engine: Engine, answer: Answer, view: TaskView | None, ask: Checkpoint | None
 ) -> tuple[TaskView, Checkpoint | None]:
     caller = answer.by
     if view is None:
         raise not_found(answer.task_id)
-    if not sees(caller, view.meta) and not (ask is not None and caller.id in _responders(ask).named):
-        raise not_found(answer.task_id)
+    if not sees(caller, view.meta):
+        responders = _responders(ask) if ask is not None else None
+        if responders is None or not (
+            caller.id in responders.named or places_for(engine, caller, view.meta, responders)
+        ):
+            raise not_found(answer.task_id)
     if answer.message.context_id is not None and answer.message.context_id != view.meta.context_id:
         raise InvalidParams("message.contextId is not the task's")
     return view, ask
@@ -171,27 +181,50 @@ def _won(ask: Checkpoint, votes: Votes, answer: Answer, mine: list[str]) -> bool
     by, message_id, payload_digest = json.loads(ask.winner)
     if by == answer.by.id and [payload_digest, message_id] == mine:
         return True
-    return votes.get(answer.by.id) == mine and payload_digest == mine[0]
+    return _is(votes.get(answer.by.id), mine) and payload_digest == mine[0]
+
+
+def _is(vote: list[str] | None, mine: list[str]) -> bool:
+    """Whether it is this answer, in whoever's place it was given."""
+    return vote is not None and vote[:2] == mine
+
+
+def _places(votes: Votes) -> dict[str, str | None]:
+    return {who: vote[2] if len(vote) > 2 else None for who, vote in votes.items()}
+
+
+def places_for(
+    engine: Engine, caller: Principal, meta: TaskMeta, responders: hitl_prompt.Responders
+) -> list[Place]:
+    """In whose place the caller may answer. Who owns the task and is not named has no part in that."""
+    return places_of(engine, caller, responders.named, {meta.owner} - responders.named)
 
 
 def _check_open(
-    meta: TaskMeta, ask: Checkpoint, envelope: hitl_prompt.Envelope, answer: Answer, now: datetime
-) -> int:
-    """How many equal answers the prompt needs. Raises unless this caller may still answer it."""
+    engine: Engine,
+    meta: TaskMeta,
+    ask: Checkpoint,
+    envelope: hitl_prompt.Envelope,
+    answer: Answer,
+    now: datetime,
+) -> Place | None:
+    """In whose place the caller answers, if not for themselves. Raises unless they may still do so."""
     if ask.status != Checkpoint.OPEN:
         if ask.status == Checkpoint.EXPIRED:
             raise AnswerRefused(ask.ask_id, "expired")
         raise AnswerRefused(ask.ask_id, winner=json.loads(ask.winner)[0] if ask.winner else None)
-    caller, responders = answer.by, envelope.responders
+    caller, responders, place = answer.by, envelope.responders, None
     asked = caller.id == meta.owner or caller.id in meta.dispatchers.split()
     authorised = asked or caller.has(Role.APPROVER)
     if not hitl_prompt.may_respond(responders, caller.id, authorised):
-        raise PermissionDenied("You may not answer this prompt")
+        place = free(places_for(engine, caller, meta, responders), _places(json.loads(ask.votes)), caller)
+        if place is None:
+            raise PermissionDenied("You may not answer this prompt")
     if responders.people_only and caller.kind is not Kind.PERSON:
         raise PermissionDenied("Only people count towards a consensus")
     if ask.deadline is not None and instant(now) >= ask.deadline:
         raise AnswerRefused(ask.ask_id, "expired")
-    return responders.needed
+    return place
 
 
 def check_payload(engine: Engine, schema: Mapping[str, Any], response: hitl_prompt.Response) -> None:
@@ -210,8 +243,14 @@ def _agreeing(votes: Votes, payload_digest: str) -> int:
     return Counter(vote[0] for vote in votes.values())[payload_digest]
 
 
-def _fact(ask: Checkpoint, answer: Answer, payload_digest: str, *, closes: bool) -> Fact:
-    detail = {"prompt": ask.ask_id, "requestedBy": ask.requested_by, "closes": closes}
+def _fact(ask: Checkpoint, answer: Answer, votes: Votes, *, closes: bool) -> Fact:
+    payload_digest = votes[answer.by.id][0]
+    detail = {
+        "prompt": ask.ask_id,
+        "insteadOf": _places(votes)[answer.by.id],
+        "requestedBy": ask.requested_by,
+        "closes": closes,
+    }
     return Fact(PROMPT_ANSWERED, answer.by.id, digests={"payload": payload_digest}, detail=detail)
 
 
@@ -228,7 +267,7 @@ def _closing(
         "last_author": answer.by.id,
         **NOTHING_ASKED,
     }
-    fact = _fact(ask, answer, votes[answer.by.id][0], closes=True)
+    fact = _fact(ask, answer, votes, closes=True)
     moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
     closed = close_ask(
         meta,

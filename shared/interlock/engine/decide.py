@@ -2,18 +2,20 @@
 
 What is looked at, in this order: does the caller see the task, is it a repeat of a decision of theirs, is it
 halted, is the decision well formed, does the task wait for one, is it this request, is it this action, and
-may this caller decide. A vote is one conditional write; the one that decides closes the request, moves the
-task and queues the turn in one transaction, so the count is exact and the agent goes on once (I2, I3).
+may this caller decide, for themselves or in the place of somebody who is away. A vote is one conditional
+write; the one that decides closes the request, moves the task and queues the turn in one transaction, so the
+count is exact and the agent goes on once (I2, I3).
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from datetime import datetime
 
 from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.a2a.models import JsonObject, Message, TaskState
 from interlock.engine.answer import Admitted, check_payload
+from interlock.engine.away import Place, free, places_of
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid
@@ -39,6 +41,7 @@ from interlock.oversight.approvals import (
     digest_of,
     parse_decision,
 )
+from interlock.oversight.away import with_vote
 from interlock.oversight.principals import Kind, Principal, Role
 from interlock.oversight.schema_gate import Violation
 
@@ -79,7 +82,8 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
             if decision is None:
                 raise malformed or InvalidParams(f"{KEY} is missing")
             mine = _vote(deciding, decision)
-            if ask is not None and _votes(ask).get(deciding.by.id) == mine:
+            before = votes_of(ask) if ask is not None else {}
+            if ask is not None and before.get(deciding.by.id) == mine:
                 _check_response(engine, deciding, decision)
                 # The same person, the same decision: told so, however the request has ended since.
                 return Admitted.ACCEPTED if ask.status == OUTCOMES[mine.decision] else Admitted.COUNTED, view
@@ -93,8 +97,10 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
                 continue  # closed between the two reads
             now = engine.clock.now()
             asked = asked_of(ask)
-            _check(engine, asked, ask, deciding, decision, now)
-        votes = {**_votes(ask), deciding.by.id: mine}
+            place = _check(engine, asked, ask, deciding, decision, now)
+        if place is not None:
+            mine = replace(mine, instead_of=place.of)
+        votes = with_vote(before, _places(before), deciding.by.id, mine)
         settled = Settled(view, ask, votes, approved_by(votes, asked.digest), deciding, decision)
         settles = mine.decision != APPROVE or len(settled.approvers) >= asked.gate.quorum
         if settles:
@@ -103,6 +109,7 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
             fact = settled.fact(reached=False).about(meta)
             writes = [count_vote(ask, _stored(votes), now), fact.put(meta.tenant, now)]
         writes.extend(unless_halted(meta))
+        writes.extend(place.checks if place is not None else ())
         try:
             engine.table.write(*writes)
         except ConditionFailed as failed:
@@ -147,18 +154,31 @@ def _read(
     view, ask = load_with_ask(engine.table, caller.tenant, deciding.task_id, request_id)
     if ask is not None and ask.kind != Checkpoint.APPROVAL:
         ask = None
-    named = ask is not None and caller.id in (asked_of(ask).gate.approvers or ())
-    if view is None or not (sees(caller, view.meta) or (named and not view.meta.isolated)):
+    if view is None:
+        raise not_found(deciding.task_id)
+    if not sees(caller, view.meta) and (
+        view.meta.isolated or ask is None or not names(engine, caller, asked_of(ask))
+    ):
         raise not_found(deciding.task_id)
     if deciding.message.context_id is not None and deciding.message.context_id != view.meta.context_id:
         raise InvalidParams("message.contextId is not the task's")
     return view, ask
 
 
+def names(engine: Engine, caller: Principal, asked: Asked) -> bool:
+    """Whether an approval request names the caller, or somebody in whose place they may decide."""
+    return caller.id in (asked.gate.approvers or ()) or bool(_places_for(engine, caller, asked))
+
+
+def _places_for(engine: Engine, caller: Principal, asked: Asked) -> list[Place]:
+    return places_of(engine, caller, asked.gate.approvers or (), asked.excluded)
+
+
 def _check(
     engine: Engine, asked: Asked, ask: Checkpoint, deciding: Deciding, decision: Decision, now: datetime
-) -> None:
-    caller = deciding.by
+) -> Place | None:
+    """In whose place the caller decides, if not for themselves."""
+    caller, place = deciding.by, None
     if decision.digest != asked.digest:
         raise InvalidParams("The digest is not that of the action: another action was shown")
     may = asked.gate.may_decide(
@@ -168,7 +188,9 @@ def _check(
         requesters=asked.requesters,
     )
     if not may:
-        raise PermissionDenied("You may not decide this request")
+        place = free(_places_for(engine, caller, asked), _places(votes_of(ask)), caller)
+        if place is None:
+            raise PermissionDenied("You may not decide this request")
     if ask.deadline is not None and instant(now) >= ask.deadline:
         raise InvalidParams("The time for this decision is over")
     _check_response(engine, deciding, decision)
@@ -178,6 +200,11 @@ def _check(
             raise InvalidParams("The edited action has no canonical form (RFC 8785), or is too large")
         if edited == asked.digest:
             raise InvalidParams("The edited action is the one that was shown")
+    return place
+
+
+def _places(votes: Mapping[str, Vote]) -> dict[str, str | None]:
+    return {who: vote.instead_of for who, vote in votes.items()}
 
 
 def _check_response(engine: Engine, deciding: Deciding, decision: Decision) -> None:
@@ -193,13 +220,20 @@ def _check_response(engine: Engine, deciding: Deciding, decision: Decision) -> N
         raise AnswerInvalid(response.prompt_id, [contradiction])
 
 
-def _votes(ask: Checkpoint) -> dict[str, Vote]:
+def votes_of(ask: Checkpoint) -> dict[str, Vote]:
     return {who: Vote(*vote) for who, vote in json.loads(ask.votes).items()}
 
 
 def _stored(votes: Mapping[str, Vote]) -> str:
-    """A person to `[decision, digest, digest of the edited action]`, without what is not there."""
-    return json.dumps({who: [part for part in astuple(vote) if part] for who, vote in votes.items()})
+    """A person to the members of their vote, without those at the end that are not there."""
+    return json.dumps({who: _members(vote) for who, vote in votes.items()})
+
+
+def _members(vote: Vote) -> list[str | None]:
+    members = list(astuple(vote))
+    while members[-1] is None:
+        members.pop()
+    return members
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +260,7 @@ class Settled:
         detail = {
             "requestId": self.ask.ask_id,
             "decision": self.votes[by].decision,
+            "insteadOf": self.votes[by].instead_of,
             "requestedBy": self.ask.requested_by,
             "required": asked.gate.quorum,
             "approvedBy": list(self.approvers),
@@ -248,6 +283,9 @@ def _closing(settled: Settled, now: datetime, op: str) -> tuple[TaskView, list[W
         "action": asked_of(settled.ask).action,
         "decidedBy": deciding.by.id,
     }
+    stood_in: JsonObject = {who: place for who, place in _places(settled.votes).items() if place is not None}
+    if stood_in:
+        outcome["insteadOf"] = stood_in
     if settled.ask.dispatch:
         return _dispatch_closing(settled, outcome, now, op)
     changes = {"turn": meta.turn + 1, "inputs": meta.inputs + 1, **NOTHING_ASKED}

@@ -4,8 +4,9 @@ import json
 from dataclasses import dataclass
 
 from interlock.a2a.errors import InvalidParams, PermissionDenied
+from interlock.engine.answer import places_for
 from interlock.engine.context import Engine
-from interlock.engine.decide import asked_of
+from interlock.engine.decide import asked_of, names
 from interlock.engine.ports import Item
 from interlock.engine.records import Checkpoint, TaskMeta, inbox_view
 from interlock.engine.visibility import not_found, sees
@@ -50,12 +51,17 @@ def checkpoint(engine: Engine, caller: Principal, task_id: str, ask_id: str) -> 
     if item is None or meta_item is None:
         raise not_found(task_id)
     question, meta = _question(item), TaskMeta.read(meta_item)
-    named = question.envelope.responders.named
-    if question.asked is not None:
-        named |= question.asked.gate.approvers or frozenset()
-    if not (sees(caller, meta) or (caller.id in named and not meta.isolated)):
+    if not (sees(caller, meta) or (not meta.isolated and _is_named(engine, caller, meta, question))):
         raise not_found(task_id)
     return question
+
+
+def _is_named(engine: Engine, caller: Principal, meta: TaskMeta, question: Question) -> bool:
+    """The caller, or somebody in whose place they may decide."""
+    if question.asked is not None and names(engine, caller, question.asked):
+        return True
+    responders = question.envelope.responders
+    return caller.id in responders.named or bool(places_for(engine, caller, meta, responders))
 
 
 def _question(item: Item) -> Question:

@@ -181,8 +181,9 @@ class Event(Wire):
 
     `by` is who was authenticated for it; `answers` is the prompt that `message` was admitted for; `resumed`
     marks a turn that was queued without a message; `approval` is how an approval request ended, as
-    `{requestId, decision, digest, action, approvers, decidedBy, comment?, edited?}`. `dispatch`: what
-    `message` decides is whether the task may start, which the agent's code is not told as a message.
+    `{requestId, decision, digest, action, approvers, decidedBy, insteadOf?, comment?, edited?}`, where
+    `insteadOf` maps who stood in to whose place that was. `dispatch`: what `message` decides is whether the
+    task may start, which the agent's code is not told as a message.
     """
 
     message: Message | None = None
@@ -274,6 +275,9 @@ class Checkpoint(Record):
 
     Of an approval request (`kind`), `approval` is what it asks and of whom, as JSON text, and `votes` maps a
     person to `[decision, digest of the action]`, and the digest of an edited one if that was wanted.
+
+    A vote in the place of somebody who is away has who that is as its last: the fourth of an approval's, the
+    third of a prompt's.
     """
 
     tenant: str
@@ -508,6 +512,32 @@ class Registered(Record):
 
 def registered_pk(tenant: str) -> str:
     return f"AGENT#{tenant}"
+
+
+@dataclass(frozen=True, slots=True)
+class Away(Record):
+    """A person is away from `since` until `until`, as `said_by` said; `substitute` stands in for them."""
+
+    tenant: str
+    who: str
+    substitute: str
+    since: str
+    until: str
+    said_by: str
+    said_at: str
+    rev: int = 1
+
+    @staticmethod
+    def key_of(tenant: str, who: str) -> Key:
+        return Key(away_pk(tenant), who)
+
+    @property
+    def key(self) -> Key:
+        return self.key_of(self.tenant, self.who)
+
+
+def away_pk(tenant: str) -> str:
+    return f"AWAY#{tenant}"
 
 
 @dataclass(frozen=True, slots=True)

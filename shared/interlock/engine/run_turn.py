@@ -7,7 +7,7 @@ that was given up for lost, records nothing more.
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -188,6 +188,7 @@ class AdmittedApproval:
     """How an approval request ended. `decision` is approve, deny or changes; `edited` is an edit of `action`.
 
     `approvers` are all whose approval counted, `decided_by` is whose vote settled it: authenticated people.
+    `instead_of` says of those of them who stood in for somebody who is away, for whom.
     """
 
     request_id: str
@@ -198,6 +199,7 @@ class AdmittedApproval:
     action: JsonObject
     comment: str | None = None
     edited: JsonObject | None = None
+    instead_of: Mapping[str, str] = field(default_factory=dict)
 
 
 class TurnRun:
@@ -522,4 +524,5 @@ def _decided(outcome: Mapping[str, Any]) -> AdmittedApproval:
         comment=outcome.get("comment"),
         action=outcome["action"],
         edited=outcome.get("edited"),
+        instead_of=outcome.get("insteadOf", {}),
     )

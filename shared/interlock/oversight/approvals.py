@@ -7,7 +7,7 @@ action has decided on another digest, and that decision counts for nothing here.
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from interlock.oversight.canonical_json import canonical, digest
@@ -168,6 +168,11 @@ class Asked:
     gate: Gate
     requesters: frozenset[str]
 
+    @property
+    def excluded(self) -> frozenset[str]:
+        """Who has no part in the decision, nor in who decides in whose place."""
+        return frozenset() if self.gate.self_approval else self.requesters
+
     @classmethod
     def from_json(cls, text: str) -> "Asked":
         stored = json.loads(text)
@@ -203,11 +208,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """`digest` is that of the action that was shown, `edited` that of what was wanted instead."""
+    """`digest` is that of the action that was shown, `edited` that of what was wanted instead.
+
+    `instead_of` is who is away, and in whose place it was cast. A vote is the same with and without.
+    """
 
     decision: str
     digest: str
     edited: str | None = None
+    instead_of: str | None = field(default=None, compare=False)
 
 
 def approved_by(votes: Mapping[str, Vote], digest: str) -> list[str]:
