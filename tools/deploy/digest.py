@@ -4,7 +4,8 @@ from hashlib import sha256
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DEPLOYED = ("template.yaml", "functions", "layers", "shared")
+DEPLOYED = ("template.yaml", "samconfig.toml", "functions", "layers", "shared")
+"""A parameter that is changed in samconfig.toml changes what a function's version is published with."""
 _NOT_DEPLOYED = {"__pycache__", ".mypy_cache", ".ruff_cache"}
 
 
