@@ -22,7 +22,7 @@ class TestDigest:
     @pytest.fixture
     def root(self, tmp_path: Path) -> Path:
         for name in DEPLOYED:
-            if name.endswith(".yaml"):
+            if name.endswith((".yaml", ".toml")):
                 (tmp_path / name).write_text("Resources: {}\n")
             else:
                 (tmp_path / name / "part").mkdir(parents=True)
@@ -32,7 +32,7 @@ class TestDigest:
     @pytest.mark.parametrize("name", DEPLOYED)
     def test_changes_with_everything_that_is_deployed(self, root: Path, name: str) -> None:
         before = code_digest(root)
-        path = root / name if name.endswith(".yaml") else root / name / "part" / "code.py"
+        path = root / name if name.endswith((".yaml", ".toml")) else root / name / "part" / "code.py"
         path.write_text("x = 2\n")
         assert code_digest(root) != before
 
