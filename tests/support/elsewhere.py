@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.support.cards import URL, FakeCards, card
@@ -24,12 +24,14 @@ from interlock.a2a.models import (
     TaskState,
     TaskStatus,
 )
+from interlock.adapters.peers import HttpPeers
 from interlock.agents.by_agent import ByAgent
 from interlock.engine.cancel import cancel_task
 from interlock.engine.children import Children, cancel_children, delegations
 from interlock.engine.context import new_id
 from interlock.engine.get import get_task, list_tasks
 from interlock.engine.peers import PeerAddress, PeerRefused
+from interlock.engine.ports import Clock
 from interlock.engine.records import Delegation
 from interlock.engine.registry import Registry
 from interlock.engine.remote import RemoteExecutor
@@ -196,27 +198,35 @@ class Unwatched:
 
 
 class Overseen:
-    """A deployment with the agent `far`, registered by its card, which runs elsewhere."""
+    """A deployment with the agent `far`, registered by its card, which runs elsewhere.
+
+    One in memory has `declared`; a real one is at `url`, and needs a `clock` that is real too.
+    """
 
     def __init__(
         self,
-        elsewhere: Scripted | Another,
+        elsewhere: Scripted | Another | HttpPeers,
         declared: dict[str, Any] | None = None,
         *,
         at_once: bool = True,
         policy: Policy = Policy(),  # noqa: B008 (frozen)
+        url: str = URL,
+        clock: Clock | None = None,
         **options: Any,
     ) -> None:
         self.elsewhere = elsewhere
         self.deployment = Deployment(running(nothing), at_once=at_once, **options)
         here = self.deployment
+        if clock is not None:
+            here.engine = replace(here.engine, clock=clock)
         skills = here.agent.known
         self.registry = here.registry = Registry(here.engine, policy, lambda: skills)
         remote = RemoteExecutor(self.registry, elsewhere, Unwatched())
         here.executor = ByAgent(here.agent, here.executor, lambda: remote)
-        elsewhere.cards[URL] = card(declared or FREE)
-        self.registry.add(OPS, "far", URL)
-        self.registry.refresh(elsewhere, "acme", "far")
+        if not isinstance(elsewhere, HttpPeers):
+            elsewhere.cards[URL] = card(declared or FREE)
+        self.registry.add(OPS, "far", url)
+        self.refreshed()
 
     def send(self, text: str | Message = "go", **more: Any) -> Task:
         """To the agent elsewhere."""
