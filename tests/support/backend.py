@@ -49,6 +49,7 @@ COUNTS: tuple["QueueAttributeNameType", ...] = (
     "ApproximateNumberOfMessagesNotVisible",
     "ApproximateNumberOfMessagesDelayed",
 )
+FUNCTIONS = ("turns", "timers", "stops", "outbox", "fanout")
 LEASE_SECONDS = Settings().lease_seconds
 WAKE_AGAIN_SECONDS = Limits().wake_again
 
@@ -127,6 +128,13 @@ class Backend:
             done += 1
         return done
 
+    def deliver(self) -> int:
+        """Runs the function of the outbox until its queue is empty. Returns how many messages there were."""
+        done = 0
+        while self._deliver("outbox", "OutboxQueue", 1):
+            done += 1
+        return done
+
     def _deliver(self, name: str, queue: str, batch_size: int) -> bool:
         sqs = self.emulator.sqs
         return deliver(sqs, self.outputs[queue], batch_size, name, self.handlers[name], wait_seconds=0)
@@ -186,6 +194,12 @@ class Backend:
                 sqs.delete_message(QueueUrl=url, ReceiptHandle=found["ReceiptHandle"])
             lost += len(messages)
         return lost
+
+    def letters(self, queue: str) -> list[Any]:
+        """At most ten that are there to be read, which nobody else sees for a while."""
+        url = self.outputs[queue]
+        reply = self.emulator.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)
+        return [json.loads(found["Body"]) for found in reply.get("Messages", [])]
 
     def put(self, queue: str, body: str) -> None:
         self.emulator.sqs.send_message(QueueUrl=self.outputs[queue], MessageBody=body)
@@ -261,6 +275,8 @@ def running_backend(
         "INTERLOCK_TURNS_QUEUE": outputs["TurnsQueue"],
         "INTERLOCK_TIMERS_QUEUE": outputs["TimersQueue"],
         "INTERLOCK_STOPS_QUEUE": outputs["StopsQueue"],
+        "INTERLOCK_OUTBOX_QUEUE": outputs["OutboxQueue"],
+        "INTERLOCK_OUTBOX_DEAD_LETTERS": outputs["OutboxDeadLetters"],
         "INTERLOCK_AGENT": "tests.support.workshop:agent",
         "LOG_LEVEL": "CRITICAL",
         "POWERTOOLS_METRICS_DISABLED": "true",
@@ -272,7 +288,7 @@ def running_backend(
             patch.setenv(name, value)
         forget_parts()
         undone.callback(forget_parts)
-        handlers = {name: load_handler(name, ROOT) for name in ("turns", "timers", "stops", "fanout")}
+        handlers = {name: load_handler(name, ROOT) for name in FUNCTIONS}
         yield Backend(emulator, outputs, handlers, notes)
         bootstrap.engine().guard.close()  # type: ignore[attr-defined]
 
