@@ -388,6 +388,25 @@ def test_a_late_reply_to_a_run_that_was_stopped_disowns_the_child(found: bool) -
     assert parent.how() == (SETTLED, Outcome.CANCELED)
 
 
+def test_a_child_that_is_known_after_all_is_canceled_without_a_wake() -> None:
+    stranger = Stranger(lists=False)
+    parent = Parent(stranger)
+    handed = parent.handed()
+
+    def meanwhile(operation: str) -> None:
+        if operation == "send":
+            parent.deployment.cancel(parent.task_id)
+            parent.until(lambda: not parent.deployment.due_rows())
+
+    stranger.after = meanwhile
+    with pytest.raises(TurnStopped):
+        handed.send()
+    parent.deployment.waker.children.clear()
+    parent.until(lambda: parent.record.over)
+    assert stranger.states == [TaskState.CANCELED]
+    assert parent.how() == (SETTLED, Outcome.CANCELED)
+
+
 def test_a_late_reply_that_names_whom_the_search_has_found_changes_nothing() -> None:
     stranger = Stranger()
     parent = Parent(stranger)
