@@ -68,7 +68,7 @@ class Party:
         link = self.overseen.link(task.id)
         assert link.child is not None
         peers = self.overseen.elsewhere
-        return peers.get(peers.resolve(link.to), link.child)
+        return peers.get(peers.resolve_for(link.tenant, link.to), link.child)
 
 
 async def works(turn: Turn) -> None:

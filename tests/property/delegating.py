@@ -412,7 +412,7 @@ class Peers:
 
     world: Delegating
 
-    def resolve(self, name_or_url: str) -> PeerAddress:
+    def resolve_for(self, tenant: str, name_or_url: str) -> PeerAddress:
         return PeerAddress("https://helper.example")
 
     def recorded(self, key: str) -> str:

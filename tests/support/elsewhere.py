@@ -76,9 +76,6 @@ class Scripted(FakeCards):
     keys: dict[str, str] = field(default_factory=dict)
     canceled: list[str] = field(default_factory=list)
 
-    def resolve(self, name_or_url: str) -> PeerAddress:
-        return PeerAddress(name_or_url)
-
     @contextmanager
     def _called(self, operation: str) -> Iterator[None]:
         self.before(operation)
@@ -141,9 +138,6 @@ class Another(FakeCards):
         default_factory=lambda: Principal("bearer:interlock", "acme", roles=frozenset({Caller.CALLER}))
     )
     activated: frozenset[str] = frozenset({hitl_prompt.URI, approvals.URI})
-
-    def resolve(self, name_or_url: str) -> PeerAddress:
-        return PeerAddress(name_or_url)
 
     def send(
         self, to: PeerAddress, message: Message, *, key: str, metadata: JsonObject, seconds: float

@@ -38,7 +38,7 @@ def refusal(error: type[A2AError]) -> PeerRefused:
 
 @dataclass
 class Others(ABC):
-    """Implements `Peers`, but for its operations. One agent is known, by `NAME`.
+    """Implements `Peers`, but for its operations. One agent is known, to one tenant, by `NAME`.
 
     `before` and `after` are told the name of each operation, before it is done and after; what they raise
     keeps it from being done, or loses its answer.
@@ -51,8 +51,8 @@ class Others(ABC):
     before: Callable[[str], None] = lambda operation: None
     after: Callable[[str], None] = lambda operation: None
 
-    def resolve(self, name_or_url: str) -> PeerAddress:
-        if name_or_url != NAME:
+    def resolve_for(self, tenant: str, name_or_url: str) -> PeerAddress:
+        if (tenant, name_or_url) != ("acme", NAME):
             raise PeerRefused("no peer of this name is configured")
         return PeerAddress("https://helper.example", authorization="Bearer secret")
 

@@ -89,9 +89,6 @@ class HttpPeers:
         if extensions:
             self._headers[EXTENSIONS] = ", ".join(extensions)
 
-    def resolve(self, name_or_url: str) -> PeerAddress:
-        return self._directory.resolve(name_or_url)
-
     def resolve_for(self, tenant: str, name_or_url: str) -> PeerAddress:
         return self._directory.resolve(name_or_url, tenant)
 

@@ -276,7 +276,7 @@ def _ask(children: Children, delegation: Delegation) -> _Answer:
     """One try to cancel the child, and to learn that it has ended."""
     peers, child = children.peers, delegation.child
     try:
-        to = peers.resolve(delegation.to)
+        to = peers.resolve_for(delegation.tenant, delegation.to)
         if child is not None and delegation.ours:
             return _end(peers, to, child)
         if child is None and (answer := _by_key(peers, to, delegation)) is not None:

@@ -57,7 +57,7 @@ class Handed:
         self._run, self._peers, self._lease = run, peers, lease
         engine, meta = run.engine, run.meta
         try:
-            self._address: PeerAddress = peers.resolve(to)
+            self._address: PeerAddress = peers.resolve_for(meta.tenant, to)
             self._terms = terms_for(run, lease, deadline, self_approval)
         except (PeerRefused, PeerUnreachable, MalformedTerms) as error:
             raise Refused(str(error)) from error

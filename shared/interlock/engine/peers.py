@@ -36,7 +36,7 @@ class PeerCards(Protocol):
     """What registering agents needs. Each raises `PeerRefused` or `PeerUnreachable`."""
 
     def resolve_for(self, tenant: str, name_or_url: str) -> PeerAddress:
-        """As `Peers.resolve`, with those credentials only that the tenant's operators may use."""
+        """As `Peers` has it."""
 
     def card(self, to: PeerAddress) -> JsonObject:
         """The agent card as it is, of an agent that can be called."""
@@ -45,8 +45,9 @@ class PeerCards(Protocol):
 class Peers(Protocol):
     """Operations of other agents. Each raises `PeerRefused` or `PeerUnreachable`, after tries of its own."""
 
-    def resolve(self, name_or_url: str) -> PeerAddress:
-        """Of a configured name, or of a URL with the credential that is configured for it, if one is."""
+    def resolve_for(self, tenant: str, name_or_url: str) -> PeerAddress:
+        """Of a configured name, or of a URL with the credential that is configured for it, if one is: as if
+        there were no peers but those that serve the tenant."""
 
     def send(
         self, to: PeerAddress, message: Message, *, key: str, metadata: JsonObject, seconds: float

@@ -63,7 +63,7 @@ every_good_call = pytest.mark.parametrize(("call", "good"), [(CALLS[name], GOOD[
 
 def test_it_is_what_the_engine_asks_for() -> None:
     peers: Peers = client()
-    assert peers.resolve("https://peer.example/") == PeerAddress("https://peer.example/")
+    assert peers.resolve_for("acme", "https://peer.example/") == PeerAddress("https://peer.example/")
 
 
 class TestWhatIsAsked:

@@ -220,7 +220,9 @@ def test_a_cancel_that_arrives_first_refuses_the_late_send_and_every_later_one()
     assert parent.how() == (SETTLED, Outcome.CANCELED)
     for _ in range(2):
         with pytest.raises(PeerRefused) as refused:
-            other.send(other.resolve(NAME), handed._message, key=handed.record.id, metadata={}, seconds=1)
+            other.send(
+                other.resolve_for("acme", NAME), handed._message, key=handed.record.id, metadata={}, seconds=1
+            )
         assert refused.value.reason == SendCanceled.reason
     with pytest.raises(TurnStopped):
         handed.send()
@@ -262,12 +264,12 @@ def test_every_task_that_a_strange_server_made_of_one_send_is_canceled() -> None
     parent = Parent(stranger)
     handed = parent.delegated()
     for _ in range(2):
-        stranger.send(stranger.resolve(NAME), handed._message, key="", metadata={}, seconds=1)
+        stranger.send(stranger.resolve_for("acme", NAME), handed._message, key="", metadata={}, seconds=1)
     stranger.set(str(parent.record.child), TaskState.COMPLETED)
     canceled(parent)
     assert sorted(stranger.states) == sorted([TaskState.COMPLETED, CANCELED, CANCELED])
     assert parent.how() == (CANCELING, Outcome.COMPLETED)
-    stranger.send(stranger.resolve(NAME), handed._message, key="", metadata={}, seconds=1)
+    stranger.send(stranger.resolve_for("acme", NAME), handed._message, key="", metadata={}, seconds=1)
     parent.until(lambda: parent.record.over)
     assert stranger.states.count(CANCELED) == 3
     assert parent.how() == (SETTLED, Outcome.COMPLETED)
@@ -280,7 +282,7 @@ def test_at_a_strange_server_a_send_that_may_still_arrive_is_waited_for() -> Non
     parent.deployment.cancel(parent.task_id)
     parent.outbox()
     assert parent.how() == (CANCELING, None)
-    stranger.send(stranger.resolve(NAME), handed._message, key="", metadata={}, seconds=1)
+    stranger.send(stranger.resolve_for("acme", NAME), handed._message, key="", metadata={}, seconds=1)
     parent.until(lambda: parent.record.over)
     assert parent.how() == (SETTLED, Outcome.CANCELED)
     assert stranger.states == [CANCELED]
@@ -391,15 +393,15 @@ def test_an_agent_that_is_no_longer_configured_is_asked_for_again() -> None:
     stranger = Stranger()
     parent = Parent(stranger)
     parent.delegated()
-    known = stranger.resolve
+    known = stranger.resolve_for
 
-    def forgotten(name: str) -> Any:
+    def forgotten(tenant: str, name: str) -> Any:
         raise PeerRefused("no peer of this name is configured")
 
-    stranger.resolve = forgotten  # type: ignore[assignment,method-assign]
+    stranger.resolve_for = forgotten  # type: ignore[assignment,method-assign]
     canceled(parent)
     assert parent.how() == (CANCELING, None)
-    stranger.resolve = known  # type: ignore[method-assign]
+    stranger.resolve_for = known  # type: ignore[method-assign]
     parent.until(lambda: parent.record.over)
     assert parent.how() == (SETTLED, Outcome.CANCELED)
 

@@ -101,10 +101,10 @@ def test_what_breaks_a_rule_is_refused(to: str, terms: dict[str, Any], says: str
 def test_agents_that_can_not_be_looked_up_are_refused() -> None:
     parent = Parent(Stranger())
 
-    def unreadable(name: str) -> None:
+    def unreadable(tenant: str, name: str) -> None:
         raise PeerUnreachable("the peers can not be read")
 
-    parent.peers.resolve = unreadable  # type: ignore[assignment,method-assign]
+    parent.peers.resolve_for = unreadable  # type: ignore[assignment,method-assign]
     with pytest.raises(Refused, match="can not be read"):
         parent.delegated()
 
