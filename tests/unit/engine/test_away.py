@@ -195,7 +195,8 @@ def test_a_lost_reply_is_recognised_and_a_race_is_won_by_one(office: Deployment)
     assert away(office, ANN, BOB).rev == 1
     office.hooks.before = once("write", lambda: away(office, ANN, CLEO))
     assert away(office, ANN, BEN).rev == 3
-    assert [fact["detail"]["substitute"] for fact in facts(office, "away")] == [BOB.id, CLEO.id, BEN.id]
+    substitutes = [fact["detail"]["substitute"] for fact in facts(office, "away")]
+    assert sorted(substitutes) == [BEN.id, BOB.id, CLEO.id]
     office.hooks.after = once("write", no_answer)
     assert clear_away(office.engine, ANN)
     assert office.table.query(away_pk("acme")).rows == ()
@@ -204,6 +205,7 @@ def test_a_lost_reply_is_recognised_and_a_race_is_won_by_one(office: Deployment)
 
 def test_who_is_back_says_so_once(office: Deployment) -> None:
     away(office, ANN, BOB)
+    office.clock.advance(1)
     assert clear_away(office.engine, ANN)
     assert [fact["detail"]["action"] for fact in facts(office, "away")] == ["set", "clear"]
     with office.unchanged():
