@@ -118,7 +118,10 @@ def told(delegation: Delegation, meta: TaskMeta, action: str) -> Fact:
 
 def shown(delegation: Delegation) -> JsonObject:
     """As the parent task has it in its metadata."""
-    members: JsonObject = {"id": delegation.id, "to": delegation.to, "status": delegation.status}
+    members: JsonObject = {"id": delegation.id, "status": delegation.status}
+    if not delegation.bound:
+        # Where a registered agent is, is not for those to know who call it here.
+        members["to"] = delegation.to
     if delegation.child is not None:
         members["taskId"] = delegation.child
     if delegation.outcome is not None:

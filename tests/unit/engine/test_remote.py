@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.approvals import decide
+from tests.support.cards import URL
 from tests.support.elsewhere import Another, Overseen, Scripted, said
 from tests.support.twin import (
     AGENT,
@@ -115,6 +116,14 @@ def test_an_artifact_comes_once_and_again_if_it_has_changed() -> None:
     assert task.artifacts == [second]
     view = [event for event in stored(overseen, task.id) if "artifact" in event]
     assert len(view) == 2
+
+
+def test_where_it_runs_is_not_told() -> None:
+    overseen = Overseen(Scripted())
+    task = overseen.get(overseen.send().id)
+    assert task.metadata is not None
+    assert URL not in task.wire_json()
+    assert overseen.link(task.id).id in task.wire_json()
 
 
 def stored(overseen: Overseen, task_id: str) -> list[dict[str, Any]]:
