@@ -1,6 +1,6 @@
 """`make bench`: prints what the product costs. Ratios and counts carry over to other machines, times do not.
 
-python -m tests.performance [--json] [operations] [cpu] [imports] [latency] [streams]
+python -m tests.performance [--json] [operations] [halts] [cpu] [imports] [latency] [streams]
 """
 
 import argparse
@@ -10,10 +10,11 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from tests.performance import cpu, imports, latency, operations, streams
+from tests.performance import cpu, halts, imports, latency, operations, streams
 
 SECTIONS: dict[str, Callable[[], Sequence[Any]]] = {
     "operations": operations.measure,
+    "halts": halts.measure,
     "cpu": cpu.measure,
     "imports": imports.measure,
     "latency": lambda: [latency.measure()],
@@ -21,6 +22,7 @@ SECTIONS: dict[str, Callable[[], Sequence[Any]]] = {
 }
 TITLES = {
     "operations": "DynamoDB requests and units of each operation",
+    "halts": "A halt with accepted work in the index, and live workers; each request takes 10 ms",
     "cpu": "CPU of a SendMessage, in microseconds",
     "imports": "Cold start of each function: CPU in ms, memory in MiB",
     "latency": "From an answer to the resumed agent, in ms, on a laptop deployment",
