@@ -12,7 +12,8 @@ from interlock.engine.run_turn import TurnRun
 
 logger = logging.getLogger(__name__)
 
-LOOK_EVERY_SECONDS = 1.0
+LOOK_EVERY_SECONDS = 0.8
+"""With the requests of a look, a run is told of a cancel or a halt within a second."""
 
 
 @dataclass(slots=True, eq=False)
