@@ -57,7 +57,8 @@ def cancellation(
     message = agent_message(meta, text) if text is not None else None
     event = Event(status=status(TaskState.CANCELED, now, message), by=by)
     changes = {"fence": meta.fence + 1, **NOTHING_ASKED}
-    vetoed = meta.held and not meta.approval
+    # By somebody: a lease that lapses meanwhile is no veto.
+    vetoed = by is not None and meta.held and not meta.approval
     fact = Fact(VETO_VETOED if vetoed else CANCEL_REQUESTED, by, detail={"prompt": meta.ask})
     moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
     # The run, if there is one, can write nothing more: its fence is no longer the task's.

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.others import NAME, Other, Others, Stranger, failing, refusal
-from tests.support.twin import PEER, Deployment, asking, message, nothing, running
+from tests.support.twin import AGENT, PEER, Deployment, asking, message, nothing, running
 
 import interlock.agents.delegation as module
 from interlock.a2a.errors import Unauthenticated
@@ -22,6 +22,7 @@ from interlock.agents.executor import PythonExecutor
 from interlock.engine.children import Children, cancel_children, delegations
 from interlock.engine.records import Delegation as Record
 from interlock.engine.run_turn import Refused, TurnStopped
+from interlock.engine.sweep import sweep
 from interlock.oversight.delegation import Outcome
 
 PATIENCE = 20.0
@@ -60,6 +61,10 @@ class Desk:
     @property
     def records(self) -> list[Record]:
         return delegations(self.deployment.table, "acme", self.task.id)
+
+    def later(self, seconds: float) -> None:
+        self.deployment.clock.advance(seconds)
+        assert sweep(self.deployment.engine) == 0
 
     def outbox(self) -> None:
         children = Children(self.deployment.engine, self.peers, lambda parked: None)
@@ -472,6 +477,40 @@ def test_code_that_ends_with_an_error_has_its_children_canceled(caplog: pytest.L
     assert desk.task.status.state is TaskState.FAILED
     desk.outbox()
     assert stranger.states == [TaskState.CANCELED]
+
+
+@pytest.mark.parametrize("after", ["all wait", "the wake is lost"])
+def test_a_cancel_of_the_first_reaches_the_last_of_three(after: str) -> None:
+    """Each hands its work to the next, and its question back."""
+
+    async def script(turn: Turn) -> None:
+        delegation = await turn.delegate(NAME, "do it")
+        settled = await delegation.wait()
+        assert settled.outcome is Outcome.INTERRUPTED
+        await turn.ask("And?")
+
+    last = Deployment(asking())
+    second = Desk(Other(deployment=last), script)
+    first = Desk(Other(deployment=second.deployment), script)
+    first.sent()
+    second.task = second.deployment.listed(PEER).tasks[0]
+    assert [
+        desk.deployment.get(desk.task.id, who).status.state for desk, who in ((first, AGENT), (second, PEER))
+    ] == [
+        TaskState.INPUT_REQUIRED,
+        TaskState.INPUT_REQUIRED,
+    ]
+    first.outbox()
+    second.outbox()
+    assert second.peers.states == [TaskState.INPUT_REQUIRED]
+    first.deployment.cancel(first.task.id)
+    if after == "the wake is lost":
+        first.deployment.waker.children.clear()
+        first.later(3600)
+    first.outbox()
+    second.outbox()
+    assert first.peers.states == [TaskState.CANCELED]
+    assert second.peers.states == [TaskState.CANCELED]
 
 
 # Leases.

@@ -57,7 +57,7 @@ def lost(parent: Parent) -> None:
 
 
 def lapsed(parent: Parent) -> None:
-    parent.later(61)
+    parent.later(31)
 
 
 def over(parent: Parent) -> None:

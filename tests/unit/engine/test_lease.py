@@ -306,6 +306,20 @@ def test_a_lapse_closes_the_open_prompt_and_fences_the_run() -> None:
     assert prompt.status == "canceled"
 
 
+def test_a_lease_that_lapses_in_a_window_of_veto_is_no_veto() -> None:
+    agent = Agent("desk", "Starts unless somebody says no")
+    agent.skill("work", "Works", mode=Mode.VETO)(nothing)
+    deployment = Deployment(agent)
+    task_id = deployment.send(metadata=leased()).id
+    later(deployment, 30)
+    assert state(deployment, task_id) is TaskState.CANCELED
+    (window,) = deployment.prompts(task_id)
+    assert window.status == "canceled"
+    later(deployment, 60)
+    assert state(deployment, task_id) is TaskState.CANCELED
+    assert deployment.due_rows() == {}
+
+
 def test_a_lease_of_a_task_that_has_ended_leaves_nothing() -> None:
     deployment = Deployment(running(nothing))
     task_id = deployment.send(metadata=leased()).id
