@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.backend import Backend, running_backend
 from tests.support.emulator import Emulator
-from tests.support.stored import Stored
+from tests.support.stored import PEERS, Stored
 from tests.support.story import (
     BINDINGS,
     IDENTITIES,
@@ -30,7 +30,8 @@ def laptop(no_aws: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
 @pytest.fixture(scope="session")
 def deployment(no_aws: None) -> Iterator[Stack]:
     """With an agent of its own, as users deploy theirs; the demo agents are part of it."""
-    with deployed(ROOT / "tests/support/council", AgentModule="council:agent") as stack:
+    secrets = {"PeersSecretArn": PEERS}
+    with deployed(ROOT / "tests/support/council", secrets=secrets, AgentModule="council:agent") as stack:
         yield stack
     eventually(lambda: port_is_closed(stack.url) and port_is_closed(stack.endpoint))
 

@@ -1,15 +1,22 @@
 """A tree of tasks over two deployments of ours and an a2a-sdk server is stopped at its root: none runs on."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
+from a2a.types import a2a_pb2 as pb
 from tests.support.crowd import FULL
 from tests.support.grove import Grove, running_grove
 from tests.support.halting import halt
-from tests.support.story import eventually
+from tests.support.halts import Halts
+from tests.support.redeployed import redeployed
+from tests.support.stored import PEERS, TENANT, Stored
+from tests.support.story import Place, eventually, trusted
 from tests.support.twin import message
+from tools.deploy.local import Stack
 
 from interlock.a2a.models import TaskState
 from interlock.oversight.delegation import Outcome
@@ -96,3 +103,50 @@ def test_a_tree_that_is_stopped_while_it_grows_ends_everywhere(grove: Grove, how
     assert enough <= grove.size <= SIZE
     assert not grove.running
     grove.check_unharmed()
+
+
+# Deployed
+
+
+@pytest.fixture(scope="module")
+def alice(deployment: Stack, stack: Place) -> Iterator[httpx.Client]:
+    """Who sees the trees of a deployment that knows itself, and may call it over plain HTTP."""
+    itself = {"url": deployment.url, "authorization": f"Bearer {stack.tokens['peer']}"}
+    document = json.dumps({"self": itself})
+    deployment.client("secretsmanager").put_secret_value(SecretId=PEERS, SecretString=document)
+    headers = {"Authorization": f"Bearer {stack.tokens['alice']}"}
+    with (
+        redeployed(deployment, "TurnsFunction", "OutboxFunction", INTERLOCK_LOCAL_WEBHOOKS="true"),
+        httpx.Client(base_url=deployment.url, headers=headers, timeout=60, verify=trusted()) as http,
+    ):
+        yield http
+
+
+def test_a_tree_is_canceled_through_the_deployed_api(
+    stack: Place, stored: Stored, alice: httpx.Client
+) -> None:
+    agent = stack.caller("agent", "JSONRPC")
+    root = agent.send("delegate 2 2 300", immediately=True).id
+
+    def nodes() -> list[Any]:
+        found: list[Any] = alice.get(f"/people/tasks/{root}/tree").raise_for_status().json()["nodes"]
+        return found
+
+    def works() -> bool:
+        return any(node["level"] == 2 and node.get("state") == TaskState.WORKING for node in nodes())
+
+    def settled() -> bool:
+        return all(node["delegation"]["status"] == "settled" for node in nodes()[1:])
+
+    eventually(works, SECONDS)
+    assert agent.cancel(root).status.state == pb.TASK_STATE_CANCELED
+    eventually(settled, SECONDS)
+    ended = nodes()
+    assert 1 + 2 < len(ended) <= 1 + 2 + 4
+    # Some may not have come to be.
+    assert {node.get("state", TaskState.CANCELED) for node in ended} == {TaskState.CANCELED}
+    assert {node["delegation"]["outcome"] for node in ended[1:]} == {Outcome.CANCELED}
+    tasks = {node.get("taskId") for node in ended}
+    assert not [run for run in Halts(alice, stored).running(TENANT) if run.task_id in tasks]
+    listed = stack.cli("tasks", root, label="alice").stdout.splitlines()
+    assert [line.startswith("  ") for line in listed] == [node["level"] > 0 for node in ended]

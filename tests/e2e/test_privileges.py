@@ -9,6 +9,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from tests.support.stored import PEERS
 from tools.deploy.local import STACK, Stack
 from tools.emulator.process import REGION
 
@@ -55,8 +56,12 @@ class Role:
     def sends(self, queue: str) -> None:
         self._client("sqs").send_message(QueueUrl=self._stack.outputs[queue], MessageBody="{}")
 
+    def reads_secret(self, name: str) -> None:
+        self._client("secretsmanager").get_secret_value(SecretId=name)
+
 
 role = cache(Role)
+
 
 REFUSED = [
     ("A2a", "writes", "IdentitiesTable"),
@@ -88,6 +93,7 @@ REFUSED = [
     ("Stops", "writes", "AuditTable"),
     ("Authorizer", "reads_as_one", "CoreTable"),
     ("Audit", "reads_as_one", "CoreTable"),
+    *[(function, "reads_secret", PEERS) for function in ("A2a", "Operator", "Timers", "Stops", "Fanout")],
 ]
 ALLOWED = [
     ("A2a", "reads", "IdentitiesTable"),
@@ -104,6 +110,7 @@ ALLOWED = [
     ],
     *[("Stops", act, "CoreTable") for act in ("reads", "reads_many", "writes", "deletes")],
     *[(function, "sends", "StopsQueue") for function in ("Operator", "Fanout", "Timers")],
+    *[(function, "reads_secret", PEERS) for function in ("Turns", "Outbox")],
 ]
 
 

@@ -14,6 +14,8 @@ from interlock.engine.records import Checkpoint, TaskMeta, task_pk
 from interlock.engine.seal import export
 
 TENANT = IDENTITIES["agent"][0]
+PEERS = "interlock/peers"
+"""The secret with the agents that a deployment may call, by its name. None, unless a test puts some there."""
 
 
 @dataclass(frozen=True)

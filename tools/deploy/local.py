@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import boto3
@@ -58,16 +59,25 @@ class Stack:
 
 
 @contextmanager
-def deployed(agent: Path | None = None, **parameters: str) -> Iterator[Stack]:
+def deployed(
+    agent: Path | None = None, *, secrets: Mapping[str, str] = MappingProxyType({}), **parameters: str
+) -> Iterator[Stack]:
     """Builds and deploys the template for this machine, with `parameters` over the defaults.
 
-    `agent` is a folder whose content is deployed as if it were in layers/agent.
+    `agent` is a folder whose content is deployed as if it were in layers/agent. `secrets` are made first:
+    parameters that take the ARN of a secret, and the names of these, with an empty JSON object in each.
     """
     interpreter = find_interpreter()
     client = _runtime_client(interpreter)
     functions = ("--python", interpreter.path, "--runtime-client", client, "--layers", WORK / "local-layers")
     with running_emulator("--iam", *map(str, functions), lines=2) as (endpoint, front):
         url = f"{front}/{STAGE}"
+        stack = Stack(url, endpoint)
+        manager = stack.client("secretsmanager")
+        made = {
+            parameter: manager.create_secret(Name=name, SecretString="{}")["ARN"]
+            for parameter, name in secrets.items()
+        }
         values = {
             "Architecture": ARCHITECTURES[platform.machine().lower()],
             "CodeDigest": code_digest(),
@@ -76,10 +86,10 @@ def deployed(agent: Path | None = None, **parameters: str) -> Iterator[Stack]:
             "Runtime": interpreter.runtime,
             "Stage": STAGE,
             "StopsReservedConcurrency": "2",
+            **made,
             **parameters,
         }
         build_and_deploy(endpoint, interpreter, values, agent)
-        stack = Stack(url, endpoint)
         with stream_mappings(stack.client):
             yield stack
 
