@@ -276,7 +276,7 @@ MISTAKES = {
     "resumption does not look": Mistake(("credential",), "I4", sabotage=unconditional(Check, HALTS)),
     "deadline does not look": Mistake(("deadline",), "I4", sabotage=unconditional(Check, HALTS)),
     "halted is told before what was counted": Mistake(
-        ("answers",), "I1 .* is told halted", patched((answer, "halted_in", halted_at_once))
+        ("late answer",), "I1 .* is told halted", patched((answer, "halted_in", halted_at_once))
     ),
     "halt over a halt that was not read": Mistake(
         ("two halts",), "I4 halt", sabotage=unconditional(Put, HALTS)

@@ -170,7 +170,8 @@ class World:
     `fault_at` names steps, counted from 1, that fail whatever the schedule says. `deliver` is the worker of
     push notifications, where the story has any. `fates` is what the schedule draws the fate of a step from.
     With `lasting`, whoever has made a step makes the next one too, so many times out of one more. Whoever has
-    made a step of `held_up_at` comes last from then on. `lead` makes all steps, and none fails, until `led`.
+    made a step of `held_up_at` goes on only when nobody else can. Until `led`, `lead` makes all steps, and
+    none fails.
     """
 
     schedule: Schedule
@@ -189,6 +190,7 @@ class World:
     fates: Sequence[int] = Faults.TABLE
     lasting: int = 0
     held_up_at: frozenset[int] = frozenset()
+    held_up: list[str] = field(default_factory=list)
     lead: str = ""
     led: Callable[[], Any] = lambda: True
     acting: str = ""
@@ -256,7 +258,7 @@ class World:
             if running[name].dead:
                 del running[name]
             elif self.steps > before and self.steps in self.held_up_at:
-                running[name] = running.pop(name)
+                self.held_up.append(name)
             if self.broken is not None:
                 raise self.broken
         for name, dead in running.items():
@@ -273,13 +275,14 @@ class World:
         if lead is not None and not self.led() and self._ready(lead):
             return self.lead
         self.lead = ""
-        last = running.get(self.acting)
+        last = running.get(self.acting) if self.acting not in self.held_up else None
         lasts = last is not None and self.lasting and self.schedule.choose(self.lasting + 1)
         if lasts and last is not None and self._ready(last):
             return self.acting
-        names = list(running)
-        first = self.schedule.choose(len(names))
-        return next((name for name in names[first:] + names[:first] if self._ready(running[name])), None)
+        names = [name for name in running if name not in self.held_up]
+        first = self.schedule.choose(len(names)) if names else 0
+        in_turn = names[first:] + names[:first] + [name for name in self.held_up if name in running]
+        return next((name for name in in_turn if self._ready(running[name])), None)
 
     def _ready(self, actor: greenlet) -> bool:
         condition = self.waiting.get(actor)
