@@ -2,7 +2,7 @@
 
 import typer
 
-from interlock.cli import agents, audit, conformance, drill, halts, people, tasks, tokens
+from interlock.cli import agents, audit, away, conformance, drill, halts, people, tasks, tokens
 from interlock.cli.output import EXIT_CODES
 
 app = typer.Typer(
@@ -15,6 +15,7 @@ app.command(epilog=EXIT_CODES)(people.inbox)
 app.command(epilog=EXIT_CODES)(people.answer)
 app.command(epilog=EXIT_CODES)(people.approve)
 app.command(epilog=EXIT_CODES)(people.deny)
+app.command(epilog=EXIT_CODES)(away.away)
 app.command(epilog=EXIT_CODES)(tasks.tasks)
 app.command(epilog=EXIT_CODES)(tasks.cancel)
 app.command(epilog=EXIT_CODES)(halts.halt)

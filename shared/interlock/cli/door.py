@@ -68,6 +68,17 @@ class Door:
             lost=lost,
         )
 
+    def put(self, model: type[_Model], path: str, content: str, *, lost: str) -> _Model:
+        headers = {"Content-Type": "application/json"}
+        url = f"{self._url}/{path}"
+        return self._tell(
+            model, lambda: self._client.put(url, content=content, headers=headers), tries=TRIES, lost=lost
+        )
+
+    def delete(self, model: type[_Model], path: str, query: Mapping[str, str], *, lost: str) -> _Model:
+        url = f"{self._url}/{path}"
+        return self._tell(model, lambda: self._client.delete(url, params=dict(query)), tries=TRIES, lost=lost)
+
     def _tell(
         self, model: type[_Model], send: Callable[[], httpx.Response], *, tries: int, lost: str | None = None
     ) -> _Model:

@@ -58,7 +58,7 @@ def serving(answer: Callable[[Request], Response]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = _answer  # noqa: N815
+        do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass
