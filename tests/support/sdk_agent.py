@@ -1,6 +1,8 @@
 """An agent served by a2a-sdk: it works until it is cancelled, asks, completes, or replies without a task."""
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.context import ServerCallContext
@@ -11,6 +13,7 @@ from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
 from a2a.types.a2a_pb2 import (
     AgentCapabilities,
     AgentCard,
+    AgentExtension,
     AgentInterface,
     AgentSkill,
     Part,
@@ -19,6 +22,8 @@ from a2a.types.a2a_pb2 import (
     TaskStatus,
 )
 from starlette.applications import Starlette
+
+from interlock.oversight.modes import URI as MODES
 
 
 class Tasks(InMemoryTaskStore):
@@ -73,9 +78,19 @@ class Works(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-def create_app(url: str, *bindings: str, version: str = "1.0", works: Works | None = None) -> Starlette:
-    """The app of a server at `url`, whose card has the bindings in this order."""
+def create_app(
+    url: str,
+    *bindings: str,
+    version: str = "1.0",
+    works: Works | None = None,
+    modes: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Starlette:
+    """The app of a server at `url`, whose card has the bindings in this order.
+
+    `modes` are what the card declares of its skills (hitl-mode-v1). The server itself knows nothing of them.
+    """
     works = works or Works()
+    declared = [] if modes is None else [AgentExtension(uri=MODES, params={"skills": dict(modes)})]
     card = AgentCard(
         name="works",
         description="Works until it is cancelled",
@@ -84,10 +99,13 @@ def create_app(url: str, *bindings: str, version: str = "1.0", works: Works | No
             AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
             for binding in bindings
         ],
-        capabilities=AgentCapabilities(streaming=True),
+        capabilities=AgentCapabilities(streaming=True, extensions=declared),
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
-        skills=[AgentSkill(id="work", name="Work", description="Works", tags=["work"])],
+        skills=[
+            AgentSkill(id=skill, name=skill.capitalize(), description="Works", tags=[skill])
+            for skill in modes or ("work",)
+        ],
     )
     handler = DefaultRequestHandler(works, works.tasks, card)
     return Starlette(
