@@ -93,13 +93,16 @@ def run_cli(
 
 
 @contextmanager
-def running_laptop(folder: Path) -> Iterator[Place]:
-    """`make run`, in a folder of its own; ended by Ctrl-C, after which nothing of it is left."""
+def running_laptop(folder: Path, **settings: str) -> Iterator[Place]:
+    """`make run`, in a folder of its own; ended by Ctrl-C, after which nothing of it is left.
+
+    `settings` are further variables of its environment.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     with subprocess.Popen(
         [sys.executable, "-m", "tools.laptop.run", "--port", "0"],
         cwd=folder,
-        env=environment | {"PYTHONPATH": str(ROOT)},
+        env=environment | {"PYTHONPATH": str(ROOT)} | settings,
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
