@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from pydantic import JsonValue
@@ -17,6 +16,7 @@ from interlock.a2a.app import create_app
 from interlock.a2a.operations import inline
 from interlock.a2a.sse import Pace
 from interlock.adapters.clock import SystemClock
+from interlock.adapters.deployment import Unheard
 from interlock.adapters.identities import IdentityStore, TokenCredentials
 from interlock.adapters.memory import MemoryTable
 from interlock.agents import Agent, Turn
@@ -24,7 +24,6 @@ from interlock.agents.executor import PythonExecutor
 from interlock.doors.agents import OversightService, agent_card
 from interlock.engine.authenticate import authenticate
 from interlock.engine.context import Engine, Limits
-from interlock.engine.ports import Key
 from interlock.engine.run_turn import run_turn
 from interlock.oversight.principals import Kind, Role
 from interlock.oversight.schema_gate import Violation
@@ -43,7 +42,7 @@ async def bench(turn: Turn) -> None:
     await turn.complete("done")
 
 
-class Worker:
+class Worker(Unheard):
     """Implements `Waker`. `at_once`: runs the turn where it is woken for, as the reference does."""
 
     def __init__(self, *, at_once: bool) -> None:
@@ -67,15 +66,6 @@ class Worker:
             run_turn(self.engine, self._executor, tenant, task_id, turn, 60)
         finally:
             asyncio._set_running_loop(outer)
-
-    def wake_timer(self, key: Key, at: datetime) -> None:
-        pass
-
-    def wake_seal(self, chain: str) -> None:
-        pass
-
-    def wake_push(self, tenant: str, task_id: str) -> None:
-        pass
 
 
 class AnyPayload:

@@ -241,17 +241,17 @@ class TestPlaces:
     def test_without_a_setting_there_are_none(self) -> None:
         assert nothing() == b"{}"
         peers = peers_of(None)
-        assert peers.resolve("https://a.example/") == PeerAddress("https://a.example/")
+        assert peers.resolve_for("acme", "https://a.example/") == PeerAddress("https://a.example/")
         with pytest.raises(PeerRefused, match="no peer of this name"):
-            peers.resolve("a")
+            peers.resolve_for("acme", "a")
 
     def test_in_a_file(self, tmp_path: Path) -> None:
         file = tmp_path / "peers.json"
         peers = peers_of(f"file:{file}")
         with pytest.raises(PeerRefused, match="can not be read"):
-            peers.resolve("billing")
+            peers.resolve_for("acme", "billing")
         file.write_text(json.dumps(DOCUMENT))
-        assert peers.resolve("billing").authorization == "Bearer billing"
+        assert peers.resolve_for("acme", "billing").authorization == "Bearer billing"
         assert in_file(file)() == file.read_bytes()
 
     @pytest.mark.parametrize("named", ["Name", "ARN"])
@@ -259,7 +259,7 @@ class TestPlaces:
         with mock_aws():
             secret = secrets_client().create_secret(Name="peers", SecretString=json.dumps(DOCUMENT))
             peers = peers_of(secret[named])
-            assert peers.resolve("billing").authorization == "Bearer billing"
+            assert peers.resolve_for("acme", "billing").authorization == "Bearer billing"
 
     def test_a_rotated_secret_is_the_one_that_counts(self) -> None:
         with mock_aws():
@@ -274,7 +274,7 @@ class TestPlaces:
         with mock_aws():
             secrets_client().create_secret(Name="peers", SecretBinary=b"{}")
             with pytest.raises(PeerRefused, match="can not be read"):
-                peers_of("peers").resolve("a")
+                peers_of("peers").resolve_for("acme", "a")
 
     def test_no_client_is_made_before_one_is_needed(self) -> None:
         def no_client() -> Any:

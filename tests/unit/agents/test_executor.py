@@ -30,6 +30,7 @@ def deployed(script: Callable[[Turn], Awaitable[None]], *, turn_seconds: float =
 
 
 def loops_of(deployment: Deployment) -> list[Any]:
+    assert isinstance(deployment.executor, executor.PythonExecutor)
     return deployment.executor._idle
 
 
