@@ -66,6 +66,8 @@ class Scripted(FakeCards):
     """
 
     steps: list[Any] = field(default_factory=lambda: [TaskState.COMPLETED])
+    then: list[Any] = field(default_factory=list)
+    """The steps once an answer or a message has come."""
     artifacts: list[Artifact] = field(default_factory=list)
     reply: Message | None = None
     before: Callable[[str], None] = lambda _: None
@@ -90,7 +92,8 @@ class Scripted(FakeCards):
             if self.reply is not None:
                 return self.reply
             if message.task_id is not None:
-                return self.tasks[message.task_id]
+                self.steps, self.then = self.then or self.steps, []
+                return self.tasks[message.task_id].model_copy(deep=True)
             if key in self.keys and self.knows_keys:
                 return self.tasks[self.keys[key]]
             task = Task(id=new_id(), context_id=message.context_id, status=self._status())

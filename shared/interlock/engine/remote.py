@@ -183,40 +183,40 @@ class _Relay:
             return None
         if self.link.child is not None:
             return self._forward_more(self.link.child)
-        found = None if fresh else self._search()
-        return found or self._forward_first()
+        return self._forward_first(sent=not fresh)
 
-    def _forward_first(self) -> Task | None:
+    def _forward_first(self, *, sent: bool) -> Task | None:
+        """`sent`: it may have been, by a worker that was lost. Then it is looked for, for sent again it might
+        be more work."""
         run, metadata = self._run, self._metadata()
         message = self._message(run.events[0].message or run.message, context_id=self.link.id)
         while True:
             try:
-                sent = self._elsewhere.send(
-                    self._to(), message, key=self.link.id, metadata=metadata, seconds=SEND_SECONDS
-                )
+                answer: Task | Message | None = self._search() if sent else None
+                if answer is None:
+                    answer = self._elsewhere.send(
+                        self._to(), message, key=self.link.id, metadata=metadata, seconds=SEND_SECONDS
+                    )
             except PeerRefused as refused:
                 raise _Ended(_sentence(refused), Outcome.FAILED) from refused
             except PeerUnreachable:
+                sent = True
                 if not self._try_again():
                     return None
                 continue
             self._heard()
-            if isinstance(sent, Message):
-                self._answered(sent)
+            if isinstance(answer, Message):
+                self._answered(answer)
                 return None
-            self._adopt(sent)
-            return sent
+            self._adopt(answer)
+            return answer
 
     def _search(self) -> Task | None:
-        """What a lost worker has sent already: sent again it might be more work."""
         try:
             found = self._elsewhere.find(self._to(), self.link.id)
-        except (PeerRefused, PeerUnreachable):
-            return None
-        if not found:
-            return None
-        self._adopt(found[0])
-        return self._look()
+        except PeerRefused as refused:
+            raise _Ended("It is not known whether the agent has got the message.") from refused
+        return self._elsewhere.get(self._to(), found[0].id) if found else None
 
     def _adopt(self, task: Task) -> None:
         ours = terms_of.TAKEN in (task.metadata or {})
@@ -233,6 +233,10 @@ class _Relay:
         message = self._message(run.message, task_id=child, message_id=key)
         while True:
             try:
+                if not (self.link.ours or self._still_waits(child)):
+                    # It knows no keys, and has got this already.
+                    self._change(forwarded=run.meta.inputs)
+                    return None
                 sent = self._elsewhere.send(
                     self._to(), message, key=key, metadata=self._metadata(), seconds=SEND_SECONDS
                 )
@@ -252,6 +256,11 @@ class _Relay:
                 self._say(sent.text)
                 return None
             return sent if sent.id == child else None
+
+    def _still_waits(self, child: str) -> bool:
+        status = self._elsewhere.get(self._to(), child).status
+        metadata = (status.message.metadata if status.message is not None else None) or {}
+        return status.state.interrupted and _asked(status, _envelope(metadata)) == self.link.asks
 
     def _message(self, said: Message, *, message_id: str | None = None, **at: str) -> Message:
         answer, asks = self._run.answer, self.link.asks or ""

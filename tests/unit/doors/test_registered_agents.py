@@ -208,7 +208,7 @@ def test_an_answer_and_a_cancel_reach_the_task_below_its_agent(binding: Any) -> 
     house = House(Scripted(steps=[TaskStatus(state=TaskState.INPUT_REQUIRED, message=said("Go on?"))]))
     client = house.client(binding)
     task_id = client.call("SendMessage", HINTED).task["id"]
-    house.far.steps = [TaskState.COMPLETED]
+    house.far.then = [TaskState.COMPLETED]
     client.call("SendMessage", {"message": {**SEND["message"], "taskId": task_id}})
     assert client.call("GetTask", {"id": task_id}).task["status"]["state"] == "TASK_STATE_COMPLETED"
     house.far.steps = [TaskStatus(state=TaskState.INPUT_REQUIRED, message=said("Go on?"))]

@@ -204,7 +204,7 @@ def test_a_prompt_there_is_asked_here_and_the_answer_goes_to_that_prompt() -> No
     (prompt,) = overseen.deployment.prompts(task.id)
     envelope = json.loads(prompt.envelope)
     assert (envelope["prompt"], envelope["response_schema"]) == ("Which one?", CHOICE)
-    far.steps = [TaskStatus(state=COMPLETED)]
+    far.then = [TaskStatus(state=COMPLETED)]
     overseen.deployment.answer(ANN, task.id, {"n": 3})
     assert overseen.get(task.id).status.state is COMPLETED
     answered = far.sent[1].message
@@ -219,7 +219,7 @@ def test_a_question_without_a_schema_is_answered_in_words() -> None:
     far = Scripted(steps=[waiting("Which colour?")])
     overseen = Overseen(far)
     task = overseen.send()
-    far.steps = [COMPLETED]
+    far.then = [COMPLETED]
     overseen.deployment.answer(ANN, task.id, {"text": "red"})
     assert overseen.get(task.id).status.state is COMPLETED
     assert (far.sent[1].message.text, far.sent[1].message.metadata) == ("red", None)
@@ -229,7 +229,7 @@ def test_a_message_without_an_answer_goes_on_as_it_is() -> None:
     far = Scripted(steps=[waiting()])
     overseen = Overseen(far)
     task = overseen.send()
-    far.steps = [COMPLETED]
+    far.then = [COMPLETED]
     overseen.deployment.send(message("rather this", task_id=task.id))
     assert overseen.get(task.id).status.state is COMPLETED
     assert far.sent[1].message.text == "rather this"
@@ -240,7 +240,7 @@ def test_a_server_may_show_the_old_question_for_a_while_after_it_was_answered() 
     far = Scripted(steps=[asked])
     overseen = Overseen(far)
     task = overseen.send()
-    far.steps = [asked, asked, WORKING, COMPLETED]
+    far.then = [asked, asked, WORKING, COMPLETED]
     overseen.deployment.answer(ANN, task.id, {"text": "yes"})
     assert overseen.get(task.id).status.state is COMPLETED
     assert overseen.deployment.meta(task.id).asked == 1
@@ -260,11 +260,11 @@ def test_the_next_question_is_asked_at_once_and_is_another_checkpoint() -> None:
     overseen = Overseen(far, {"go": {"mode": "compound"}})
     task = overseen.send()
     approve(overseen, task.id)
-    far.steps = [waiting("Two?")]
+    far.then = [waiting("Two?")]
     before = overseen.deployment.clock.now()
     overseen.deployment.answer(ANN, task.id, {"text": "1"})
     assert overseen.deployment.clock.now() - before < timedelta(seconds=1)
-    far.steps = [COMPLETED]
+    far.then = [COMPLETED]
     overseen.deployment.answer(ANN, task.id, {"text": "2"})
     assert overseen.get(task.id).status.state is COMPLETED
     assert sorted(prompt.number for prompt in overseen.deployment.prompts(task.id)) == [1, 2, 3]
@@ -517,6 +517,54 @@ def test_a_send_that_nobody_answers_is_given_up() -> None:
     assert overseen.deployment.clock.now() < parse_instant(link.send_until)
 
 
+def test_a_send_whose_answer_is_lost_is_looked_for_before_it_is_sent_again() -> None:
+    far = Scripted(knows_keys=False)
+
+    def lose(operation: str) -> None:
+        if operation == "send":
+            far.after = lambda _: None
+            raise PeerUnreachable("no answer")
+
+    far.after = lose
+    overseen = Overseen(far)
+    assert overseen.send().status.state is COMPLETED
+    assert len(far.tasks) == len(far.sent) == 1
+
+
+def test_where_nothing_can_be_looked_for_nothing_is_sent_twice() -> None:
+    far = Scripted(knows_keys=False)
+
+    def lose(operation: str) -> None:
+        if operation == "send":
+            raise PeerUnreachable("no answer")
+
+    def refuse(operation: str) -> None:
+        if operation == "find":
+            raise PeerRefused("the peer refused: Method not found")
+
+    far.after, far.before = lose, refuse
+    overseen = Overseen(far)
+    task = overseen.send()
+    assert texts(overseen, task.id)[-1] == "It is not known whether the agent has got the message."
+    assert len(far.sent) == 1
+
+
+def test_an_answer_whose_reply_is_lost_is_not_given_twice() -> None:
+    far = Scripted(steps=[waiting()])
+    overseen = Overseen(far)
+    task = overseen.send()
+
+    def lose(operation: str) -> None:
+        if operation == "send":
+            far.after = lambda _: None
+            raise PeerUnreachable("no answer")
+
+    far.after, far.then = lose, [WORKING, COMPLETED]
+    overseen.deployment.answer(ANN, task.id, {"text": "yes"})
+    assert overseen.get(task.id).status.state is COMPLETED
+    assert len(far.sent) == 2
+
+
 def test_a_task_that_is_forgotten_there_fails_here() -> None:
     far = Scripted(steps=[WORKING])
     overseen = Overseen(far, at_once=False)
@@ -599,7 +647,7 @@ def test_a_worker_may_die_anywhere(seed: int, ours: bool) -> None:
     work()
     state = overseen.get(task.id).status.state
     if state is TaskState.INPUT_REQUIRED:
-        far.steps = [WORKING, COMPLETED]
+        far.then = [WORKING, COMPLETED]
         here.answer(ANN, task.id, {"n": 1})
         work()
         state = overseen.get(task.id).status.state
