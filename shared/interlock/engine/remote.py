@@ -16,7 +16,17 @@ from typing import Any, Protocol
 from uuid import NAMESPACE_URL, uuid5
 
 from interlock.a2a.errors import TaskNotFound
-from interlock.a2a.models import Artifact, JsonObject, Message, Part, Role, Task, TaskState, TaskStatus
+from interlock.a2a.models import (
+    MAX_ID_LENGTH,
+    Artifact,
+    JsonObject,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskState,
+    TaskStatus,
+)
 from interlock.engine.children import OUTCOMES, change, delegations, told
 from interlock.engine.context import attempts, new_id
 from interlock.engine.delegate import terms_for
@@ -219,8 +229,10 @@ class _Relay:
         return self._elsewhere.get(self._to(), found[0].id) if found else None
 
     def _adopt(self, task: Task) -> None:
-        ours = terms_of.TAKEN in (task.metadata or {})
-        self._change(child=task.id, ours=ours, forwarded=self._run.meta.inputs)
+        ours, context = terms_of.TAKEN in (task.metadata or {}), task.context_id
+        if context is not None and not 0 < len(context) <= MAX_ID_LENGTH:
+            context = None
+        self._change(child=task.id, context=context, ours=ours, forwarded=self._run.meta.inputs)
 
     def _forward_more(self, child: str) -> Task | None:
         """An answer, or a message to a task that waits."""
@@ -230,7 +242,9 @@ class _Relay:
             self._change(forwarded=run.meta.inputs)
             self._passed_on_at = self._now()
             return None
-        message = self._message(run.message, task_id=child, message_id=key)
+        # A server of a2a-sdk takes a message without its task's context for one of another context.
+        at = {"task_id": child, "context_id": self.link.context}
+        message = self._message(run.message, message_id=key, **at)
         while True:
             try:
                 if not (self.link.ours or self._still_waits(child)):
@@ -262,7 +276,7 @@ class _Relay:
         metadata = (status.message.metadata if status.message is not None else None) or {}
         return status.state.interrupted and _asked(status, _envelope(metadata)) == self.link.asks
 
-    def _message(self, said: Message, *, message_id: str | None = None, **at: str) -> Message:
+    def _message(self, said: Message, *, message_id: str | None = None, **at: str | None) -> Message:
         answer, asks = self._run.answer, self.link.asks or ""
         metadata: JsonObject = {name: v for name, v in (said.metadata or {}).items() if name not in _OURS}
         parts = said.parts
@@ -298,7 +312,7 @@ class _Relay:
             known = agent.named(meta.skill)
             if known is not None:
                 declared = Declared(declared.mode, known.mode.veto_ttl_ms)
-                skill = known.id if len(agent.skills) == 1 else self._hint
+                skill = known.id if self._hinted or len(agent.skills) == 1 else None
         metadata |= declared.stamps()
         if skill is not None:
             metadata[SKILL_HINT] = skill
@@ -307,11 +321,10 @@ class _Relay:
         return metadata
 
     @property
-    def _hint(self) -> str | None:
-        """Without one the agent chooses by itself."""
+    def _hinted(self) -> bool:
+        """Without a hint the agent chooses by itself."""
         first = self._run.events[0].message
-        hint = (first.metadata or {}).get(SKILL_HINT) if first is not None else None
-        return hint if isinstance(hint, str) else None
+        return first is not None and SKILL_HINT in (first.metadata or {})
 
     def _to(self) -> PeerAddress:
         return self._elsewhere.resolve_for(self._run.meta.tenant, self.link.to)
