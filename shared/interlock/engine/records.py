@@ -411,6 +411,8 @@ class Delegation(Record):
     """To its task, not to one run: every turn of it goes on with the same child, until the task has ended."""
     forwarded: int = 0
     """How many of the task's inputs the child was sent."""
+    context: str | None = None
+    """Of the child, as its server has it."""
     asks: str | None = None
     """What the child waited for when its question was passed on last."""
     heard_at: str | None = None
