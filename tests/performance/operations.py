@@ -94,10 +94,11 @@ class Counted:
         self.twin.waker.turns.clear()
         self.twin.waker.timers.clear()
         self.twin.waker.walks.clear()
+        self.twin.waker.notices.clear()
         with suppress(A2AError):
             call()
         waker = self.twin.waker
-        wakes = len(waker.turns) + len(waker.timers) + SHARDS * len(waker.walks)
+        wakes = len(waker.turns) + len(waker.timers) + len(waker.notices) + SHARDS * len(waker.walks)
         return _cost(operation, self.table, wakes, bound=bound)
 
 
