@@ -67,7 +67,9 @@ def free(places: Sequence[Place], votes: Mapping[str, str | None], caller: Princ
 
 
 def _still(away: Away) -> Check:
-    return Check(away.key, (Equals("rev", away.rev), Equals("said_at", away.said_at)))
+    """By all that it says: one that was said anew, and says something else, has the same number."""
+    says = ("substitute", "since", "until", "said_by")
+    return Check(away.key, tuple(Equals(name, getattr(away, name)) for name in says))
 
 
 def absence_of(away: Away) -> Absence:
