@@ -1,16 +1,19 @@
 """Declaring a halt and lifting it ("Halting"). One write decides; what runs is stopped by a walk after it."""
 
-from collections.abc import Callable, Iterable
+import random
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from interlock.a2a.errors import InvalidParams, PermissionDenied
+from interlock.a2a.errors import InvalidParams, PermissionDenied, Unavailable
 from interlock.engine.context import Engine, attempts, new_id
 from interlock.engine.facts import HALT, Fact
 from interlock.engine.halts import standing_halts
 from interlock.engine.ports import (
     LAST,
+    Clock,
     ConditionFailed,
     Equals,
     Item,
@@ -37,6 +40,9 @@ from interlock.engine.stop import stop_turn
 from interlock.oversight.halts import Scope, check_reason, may_halt
 from interlock.oversight.principals import Principal
 
+MAX_TRIES = 600
+PATIENCE = timedelta(seconds=20)
+LONGEST_PAUSE_SECONDS = 0.02
 LISTED = 200
 """Tasks that the record of a halt names; of more it has the number."""
 
@@ -70,7 +76,7 @@ def declare_as(engine: Engine, by: str, scope: Scope, reason: str) -> Halt:
     except ValueError as error:
         raise InvalidParams(f"reason: {error}") from error
     op = new_id()
-    for _ in attempts(engine.clock):
+    for _ in _tries(engine.clock):
         now, before = engine.clock.now(), current(engine.table, scope)
         if before is not None and before.op == op:
             halt = before  # an earlier try, whose reply was lost
@@ -98,6 +104,21 @@ def declare_as(engine: Engine, by: str, scope: Scope, reason: str) -> Halt:
         break
     engine.waker.wake_walk(halt.scope, halt.generation)
     return halt
+
+
+def _tries(clock: Clock) -> Iterator[int]:
+    """Of a halt: more than `attempts`, with shorter pauses. Raises `Unavailable` after the last.
+
+    Each answer has a condition on what covers it, so one that is being written just then is in the way.
+    """
+    end = clock.now() + PATIENCE
+    for number in range(MAX_TRIES):
+        if number:
+            if clock.now() >= end:
+                break
+            clock.sleep(random.uniform(0, LONGEST_PAUSE_SECONDS))  # noqa: S311
+        yield number
+    raise Unavailable
 
 
 def current(table: Table, scope: Scope) -> Halt | None:
