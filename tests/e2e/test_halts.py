@@ -296,9 +296,14 @@ class Sender:
             if reply.status_code == 200:
                 self.accepted.append((began, reply.json()["task"]["id"]))
             else:
+                # Not always for the halt: on a busy machine a door may wait for the table in vain.
                 assert reply.status_code == 503, reply.text
-                assert reply.json()["error"]["message"] == f"halted: {REASON}"
                 self.refused.append(began)
+
+
+def state_of(http: httpx.Client, task_id: str) -> str | None:
+    reply = http.get(f"/tasks/{task_id}")
+    return str(reply.json()["status"]["state"]) if reply.status_code == 200 else None
 
 
 def ran_late(halts: Halts, task_id: str, returned: datetime) -> bool:
@@ -338,7 +343,7 @@ def test_no_send_and_no_turn_gets_past_a_halt(halts: Halts, yard: Place) -> None
                 assert all(began < returned for began, _ in sender.accepted)
                 assert sender.refused[-1] > returned
                 for _, task_id in sender.accepted:
-                    state = http.get(f"/tasks/{task_id}").json()["status"]["state"]
+                    state = eventually(partial(state_of, http, task_id))
                     assert state == TaskState.CANCELED or (sender.text, state) == (
                         "help",
                         TaskState.COMPLETED,
