@@ -237,6 +237,20 @@ def test_an_agent_that_was_removed_while_its_card_was_fetched_stays_away(house: 
         house.registry.get("acme", "far")
 
 
+def test_a_card_of_what_had_the_name_before_is_not_taken_for_the_new_ones(house: House) -> None:
+    house.added()
+
+    def replaced(to: Any) -> Any:
+        house.registry.remove(OPS, "far")
+        house.deployment.clock.advance(1)
+        house.registry.add(OPS, "far", "https://elsewhere.example")
+        return card(MODES)
+
+    house.cards.card = replaced  # type: ignore[method-assign]
+    house.registry.refresh(house.cards, "acme", "far")
+    assert house.registry.get("acme", "far").record.card is None
+
+
 def test_the_sweeper_wakes_for_a_refresh_every_ten_minutes(house: House) -> None:
     house.added()
     waker = house.deployment.waker

@@ -232,9 +232,10 @@ def test_a_message_without_an_answer_goes_on_as_it_is() -> None:
     overseen = Overseen(far)
     task = overseen.send()
     far.then = [COMPLETED]
-    overseen.deployment.send(message("rather this", task_id=task.id))
+    forged = {MODE_STAMP: "autonomous", terms_of.KEY: {"depth": 0}, "mine": 1}
+    overseen.deployment.send(message("rather this", task_id=task.id, metadata=forged))
     assert overseen.get(task.id).status.state is COMPLETED
-    assert far.sent[1].message.text == "rather this"
+    assert (far.sent[1].message.text, far.sent[1].message.metadata) == ("rather this", {"mine": 1})
 
 
 def test_a_server_may_show_the_old_question_for_a_while_after_it_was_answered() -> None:
