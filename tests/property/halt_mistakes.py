@@ -9,7 +9,7 @@ from unittest.mock import patch
 from tests.property import halting
 from tests.property.halting import LookingTable
 
-from interlock.engine import answer, halt, halts, run_turn, send, stop, sweep
+from interlock.engine import answer, create, halt, halts, run_turn, stop, sweep
 from interlock.engine.context import Engine, new_run
 from interlock.engine.facts import FACTS
 from interlock.engine.halt import Lifted
@@ -80,7 +80,7 @@ def one_by_one(table: LookingTable, keys: list[Key]) -> list[Item | None]:
     return [table.get(key) for key in keys]
 
 
-def writes_after(engine: Engine, new: send.New) -> Any:
+def writes_after(engine: Engine, new: create.New) -> Any:
     if standing_halts(engine):
         raise Halted("seen before anything was written")
     return write_task(engine, new)
@@ -90,7 +90,7 @@ def claims_after(engine: Engine, *turn: Any) -> run_turn.TurnRun | None:
     return claim(engine, *turn) if not standing_halts(engine) else None
 
 
-write_task, claim = send._write_task, run_turn.claim
+write_task, claim = create._write_task, run_turn.claim
 
 
 # Walking and stopping.
@@ -200,11 +200,11 @@ def is_halt_fact(write: Write) -> bool:
 SENDS = ("send", "send without key")
 
 MISTAKES = {
-    "send does not look": Mistake(SENDS, "I4", patched((send, "look", sees_nothing))),
+    "send does not look": Mistake(SENDS, "I4", patched((create, "look", sees_nothing))),
     "send looks first": Mistake(
         SENDS,
         "I4",
-        patched((send, "_write_task", writes_after), (send, "look", sees_nothing)),
+        patched((create, "_write_task", writes_after), (create, "look", sees_nothing)),
     ),
     "claim does not look": Mistake(SENDS, "I4", patched((run_turn, "look", sees_nothing))),
     "claim looks first": Mistake(
@@ -216,8 +216,8 @@ MISTAKES = {
         SENDS,
         "I4",
         patched(
-            (send, "_write_task", writes_after),
-            (send, "look", sees_nothing),
+            (create, "_write_task", writes_after),
+            (create, "look", sees_nothing),
             (run_turn, "claim", claims_after),
             (run_turn, "look", sees_nothing),
         ),
@@ -228,14 +228,16 @@ MISTAKES = {
     "no answer is no halt": Mistake(
         SENDS,
         "I11",
-        patched((send, "look", takes_no_answer_for_no_halt), (run_turn, "look", takes_no_answer_for_no_halt)),
+        patched(
+            (create, "look", takes_no_answer_for_no_halt), (run_turn, "look", takes_no_answer_for_no_halt)
+        ),
     ),
     "scopes one by one": Mistake(("two scopes",), "I4", patched((LookingTable, "snapshot", one_by_one))),
     "repeated send does not look": Mistake(
         ("send", "two scopes"), "I4 a send that began", patched((Moment, "refuse", lambda moment: None))
     ),
     "a claimed turn is left to its claimer": Mistake(
-        SENDS, "I4 a send is refused", patched((send, "stop_turn", refuses_at_once))
+        SENDS, "I4 a send is refused", patched((create, "stop_turn", refuses_at_once))
     ),
     "withdrawal keeps the key": Mistake(
         ("send",),

@@ -12,8 +12,8 @@ from interlock.agents.delegation import Delegation
 from interlock.engine.context import new_id
 from interlock.engine.delegate import Handed
 from interlock.engine.peers import Peers
+from interlock.engine.request_metadata import SKILL_HINT
 from interlock.engine.run_turn import AdmittedAnswer, Refused, TurnRun
-from interlock.engine.send import SKILL_HINT
 from interlock.engine.view import history
 from interlock.oversight.approvals import Gate
 

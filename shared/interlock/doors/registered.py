@@ -9,7 +9,7 @@ from interlock.a2a.card import AgentCard, AgentExtension, AgentProvider, AgentSk
 from interlock.a2a.errors import Unavailable
 from interlock.a2a.models import SendMessageRequest
 from interlock.engine.registered import RegisteredAgent, RemoteSkill
-from interlock.engine.send import SKILL_HINT
+from interlock.engine.request_metadata import SKILL_HINT
 from interlock.oversight import modes
 
 MAX_TEXT = 4000

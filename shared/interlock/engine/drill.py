@@ -8,11 +8,11 @@ from interlock.a2a.models import Message, Part, SendMessageRequest
 from interlock.a2a.models import Role as MessageRole
 from interlock.engine.canary import CANARY, canary_scope
 from interlock.engine.context import Engine, Skill, new_id
+from interlock.engine.create import create_task
 from interlock.engine.facts import Fact
 from interlock.engine.halt import current
 from interlock.engine.halt_report import HaltNotFound
 from interlock.engine.records import Halt, Stopped, TaskMeta, parse_instant
-from interlock.engine.send import create_task
 from interlock.engine.visibility import meta_key, not_found
 from interlock.oversight.halts import may_halt
 from interlock.oversight.principals import Principal, Role

@@ -141,6 +141,7 @@ def tell_due(engine: Engine, key: Key, due: Due) -> None:
         item = engine.table.get(Notice.key_of(due.tenant, due.task_id, due.id))
         notice = Notice.read(item) if item is not None else None
         writes: list[Write] = [Delete(key, (Equals("at", due.at),))]
+        again = None
         if notice is not None and notice.status == Notice.OPEN:
             again = replace(due, at=instant(engine.clock.now() + _wait(notice.tries)))
             writes.append(Put(again.key, again.item()))
@@ -151,6 +152,8 @@ def tell_due(engine: Engine, key: Key, due: Due) -> None:
             return
         except OutcomeUnknown:
             continue
+        if again is not None:
+            engine.waker.wake_timer(again.key, parse_instant(again.at))
         return
 
 
@@ -207,6 +210,10 @@ def _deliver(telling: Telling, meta: TaskMeta, notice: Notice) -> None:
         engine.table.write(Update(notice.key, changes, conditions=(Equals("tries", notice.tries),)), *facts)
     except (ConditionFailed, OutcomeUnknown):
         _log.info("a notice was delivered twice, or may be", extra={"task_id": meta.task_id})
+        return
+    if failed and notice.tries == 0:
+        guard = Due(TELL, notice.tenant, notice.task_id, notice.id, notice.at)
+        engine.waker.wake_timer(guard.key, engine.clock.now() + FIRST_RETRY)
 
 
 def _rendered(

@@ -34,8 +34,8 @@ from interlock.engine.peers import PeerAddress, PeerCards, PeerRefused, Peers, P
 from interlock.engine.ports import ConditionFailed, OutcomeUnknown, Write
 from interlock.engine.records import Delegation, instant, parse_instant
 from interlock.engine.registry import AgentNotFound, Registry, address_of
+from interlock.engine.request_metadata import SKILL_HINT, SOURCE
 from interlock.engine.run_turn import Refused, TurnRun, TurnStopped
-from interlock.engine.send import SKILL_HINT, SOURCE
 from interlock.engine.send_key import IDEMPOTENCY_METADATA
 from interlock.engine.view import artifacts
 from interlock.oversight import approvals, hitl_prompt

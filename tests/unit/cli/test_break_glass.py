@@ -15,13 +15,13 @@ from interlock.adapters.aws import create_client, session
 from interlock.adapters.deployment import core_engine
 from interlock.adapters.dynamodb import dynamodb_client
 from interlock.engine.context import Engine
+from interlock.engine.create import create_task
 from interlock.engine.facts import fact_pk
 from interlock.engine.halt import current
 from interlock.engine.halts import Halted
 from interlock.engine.records import Halt, Run, run_pk, shard
 from interlock.engine.run_turn import claim
 from interlock.engine.seal import chains
-from interlock.engine.send import create_task
 from interlock.oversight.halts import Scope
 
 ACME = Scope("acme")

@@ -31,6 +31,7 @@ from interlock.a2a.errors import A2AError, InvalidParams, PermissionDenied, Task
 from interlock.a2a.models import TaskState
 from interlock.agents import Turn
 from interlock.engine.context import new_id
+from interlock.engine.create import LIFTED
 from interlock.engine.due import handle_due
 from interlock.engine.errors import AnswerRefused
 from interlock.engine.facts import HALT
@@ -40,7 +41,6 @@ from interlock.engine.ports import OutcomeUnknown
 from interlock.engine.records import Checkpoint
 from interlock.engine.resume import resume_task
 from interlock.engine.run_turn import start
-from interlock.engine.send import LIFTED
 from interlock.engine.sweep import sweep
 from interlock.oversight.approvals import KEY
 from interlock.oversight.halts import MAX_REASON, Scope
