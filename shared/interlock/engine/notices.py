@@ -51,7 +51,7 @@ REMINDERS = (0.5, 0.8)
 MAX_TRIES = 12
 FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=15)
-"""With these a notice is given up after about an hour and a half."""
+"""With these a notice is given up after about an hour."""
 UNRENDERED = "a notice has no renderer"
 """Logged; an alarm looks for it, and for:"""
 GIVEN_UP = "a notice was given up"

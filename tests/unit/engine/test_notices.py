@@ -16,6 +16,7 @@ from interlock.a2a.models import TaskState
 from interlock.agents import Agent, Mode, Turn
 from interlock.engine.due import handle_due
 from interlock.engine.notices import (
+    FIRST_RETRY,
     GIVEN_UP,
     MAX_TRIES,
     UNRENDERED,
@@ -187,6 +188,22 @@ def test_a_surface_that_is_down_holds_nothing_up_and_is_told_later() -> None:
     assert place.deployment.waker.notices == [("acme", task_id)]
     place.deliver(task_id)
     assert place.surface.told == ["asked"]
+
+
+def test_what_a_surface_does_not_take_comes_again_without_waiting_for_the_sweeper() -> None:
+    place = Place(asking())
+    place.surface.up = False
+    deployment, task_id = place.deployment, place.ask()
+    place.deliver(task_id)
+    key, at = deployment.waker.timers[-1]
+    assert at == deployment.clock.now() + FIRST_RETRY
+    deployment.waker.notices.clear()
+    deployment.clock.advance(FIRST_RETRY.total_seconds())
+    handle_due(deployment.engine, key)
+    assert deployment.waker.notices == [("acme", task_id)]
+    again, _ = deployment.waker.timers[-1]
+    assert again in deployment.due_rows()
+    assert key not in deployment.due_rows()
 
 
 def test_of_several_only_those_are_told_again_that_were_not() -> None:
