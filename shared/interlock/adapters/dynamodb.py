@@ -52,6 +52,8 @@ READ_SECONDS = 3.0
 """Three tries of a read stay well within the 29 seconds of an API Gateway request."""
 
 READ_TRIES = 3
+SNAPSHOT_TRIES = 8
+"""A transaction that reads fails where it meets one that writes, or has conditions on, the same items."""
 BATCH_ROUNDS = 6
 """Of one batch read: DynamoDB hands keys back when it is throttled, and beyond 16 MB."""
 BACK_OFF_SECONDS = 0.025
@@ -158,7 +160,7 @@ class DynamoTable:
         if not keys:
             return []
         asked = [{"Get": {"TableName": self._name(key.pk), "Key": _raw_key(key)}} for key in keys]
-        reply = self._read(self._client.transact_get_items, TransactItems=asked)
+        reply = self._read(self._client.transact_get_items, SNAPSHOT_TRIES, TransactItems=asked)
         raws = [answer.get("Item") for answer in reply["Responses"]]
         return [None if raw is None else _row(raw)[1] for raw in raws]
 
@@ -283,8 +285,8 @@ class DynamoTable:
             request["FilterExpression"] = placeholders.all_of(Equals(*pair) for pair in equals.items())
         return request
 
-    def _read(self, operation: Callable[..., _T], **request: object) -> _T:
-        for attempt in range(1, READ_TRIES + 1):
+    def _read(self, operation: Callable[..., _T], tries: int = READ_TRIES, /, **request: object) -> _T:
+        for attempt in range(1, tries + 1):
             try:
                 return operation(**request)
             except ClientError as error:
@@ -294,8 +296,8 @@ class DynamoTable:
                 cause: Exception = error
             except _NO_ANSWER as error:
                 cause = error
-            if attempt < READ_TRIES:
-                self._back_off(attempt)
+            if attempt < tries:
+                self._back_off(min(attempt, READ_TRIES))
         raise OutcomeUnknown(f"no answer to a read: {type(cause).__name__}") from cause
 
     def _back_off(self, attempt: int) -> None:

@@ -116,5 +116,8 @@ class _Code:
             for task in left:
                 task.cancel()
             with suppress(SystemExit):
-                self.loop.run_until_complete(asyncio.wait(left, timeout=GRACE_SECONDS))
+                ended, _ = self.loop.run_until_complete(asyncio.wait(left, timeout=GRACE_SECONDS))
+                for task in ended:
+                    # Asked for, so that the loop does not complain that nobody did.
+                    _ = task.cancelled() or task.exception()
         return not asyncio.all_tasks(self.loop)

@@ -29,7 +29,7 @@ from interlock.engine.ports import (
 )
 from interlock.engine.records import Checkpoint, Event, TaskMeta, instant
 from interlock.engine.view import TaskView, load_with_ask
-from interlock.engine.visibility import meta_key, not_found, sees
+from interlock.engine.visibility import check_context, meta_key, not_found, sees
 from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.away import with_vote
 from interlock.oversight.canonical_json import NotCanonical, digest
@@ -87,6 +87,7 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
         if refused is not None and not _is(votes.get(answer.by.id), mine):
             raise refused
         with halted_comes_first(engine, meta):
+            check_context(answer.message, meta)
             if ask is None:
                 raise AnswerRefused(answer.prompt_id)
             if ask.kind == Checkpoint.APPROVAL:
@@ -165,8 +166,6 @@ def _visible(
             caller.id in responders.named or places_for(engine, caller, view.meta, responders)
         ):
             raise not_found(answer.task_id)
-    if answer.message.context_id is not None and answer.message.context_id != view.meta.context_id:
-        raise InvalidParams("message.contextId is not the task's")
     return view, ask
 
 

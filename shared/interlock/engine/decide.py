@@ -24,7 +24,7 @@ from interlock.engine.halts import Halted, halted_comes_first, halted_in, unless
 from interlock.engine.ports import ConditionFailed, Equals, OutcomeUnknown, Update, Write
 from interlock.engine.records import Checkpoint, Event, instant
 from interlock.engine.view import TaskView, load_with_ask
-from interlock.engine.visibility import meta_key, not_found, sees
+from interlock.engine.visibility import check_context, meta_key, not_found, sees
 from interlock.oversight import hitl_prompt
 from interlock.oversight.approvals import (
     APPROVE,
@@ -79,6 +79,7 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
         view, ask = _read(engine, deciding, decision)
         meta = view.meta
         with halted_comes_first(engine, meta):
+            check_context(deciding.message, meta)
             if decision is None:
                 raise malformed or InvalidParams(f"{KEY} is missing")
             mine = _vote(deciding, decision)
@@ -160,8 +161,6 @@ def _read(
         view.meta.isolated or ask is None or not names(engine, caller, asked_of(ask))
     ):
         raise not_found(deciding.task_id)
-    if deciding.message.context_id is not None and deciding.message.context_id != view.meta.context_id:
-        raise InvalidParams("message.contextId is not the task's")
     return view, ask
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from interlock.a2a.errors import A2AError, Unavailable
-from interlock.engine.context import Engine
+from interlock.engine.context import Engine, Skill
 from interlock.engine.ports import Check, ConditionFailed, Item, Key, Missing, Write
 from interlock.engine.records import Halt, TaskMeta, halts_pk, shard
 from interlock.oversight.halts import Scope, scopes_of
@@ -76,6 +76,19 @@ def first_on(found: Sequence[Item | None]) -> Halt | None:
 def halt_keys(meta: TaskMeta) -> list[Key]:
     copy = shard(meta.task_id)
     return [Halt.key_of(copy, str(scope)) for scope in scopes_of(meta.tenant, meta.agent, meta.skill)]
+
+
+def refuse_while_halted(engine: Engine, tenant: str, skill: Skill | None, message_id: str) -> None:
+    """For a message that makes no task. Raises `Halted`."""
+    scopes = scopes_of(tenant, skill.agent, skill.id) if skill is not None else (Scope(), Scope(tenant))
+    keys = [Halt.key_of(shard(message_id), str(scope)) for scope in scopes]
+    try:
+        halt = first_on(engine.table.snapshot(keys))
+    except Exception as error:
+        _log.exception("the halt state could not be read")
+        raise Halted(UNREADABLE) from error
+    if halt is not None:
+        raise Halted(halt.reason)
 
 
 def unless_halted(meta: TaskMeta) -> list[Check]:

@@ -103,24 +103,25 @@ def run_turn(
         logger.info("turn stopped", extra={"task_id": task_id, "turn": turn})
         run.end_stopped(heard=not isinstance(stopped, TurnAbandoned))
     except TurnTimedOut:
-        _fail(run, "The agent did not finish in time.")
+        # Whether its code has ended is not known.
+        _fail(run, "The agent did not finish in time.", heard=False)
     except Exception:
         logger.exception("agent failed", extra={"task_id": task_id, "turn": turn})
-        _fail(run, "The agent failed.")
+        _fail(run, "The agent failed.", heard=True)
     finally:
         if run.meta.delegates:
             # What the run has delegated, and neither seen the end of nor let go, ends with it.
             engine.waker.wake_children(tenant, task_id)
 
 
-def _fail(run: "TurnRun", text: str) -> None:
+def _fail(run: "TurnRun", text: str, *, heard: bool) -> None:
     if run.ended:
         return
     try:
         run.finish(TaskState.FAILED, text)
     except TurnStopped:
         logger.info("turn stopped", extra={"task_id": run.meta.task_id, "turn": run.turn})
-        run.end_stopped(heard=True)
+        run.end_stopped(heard=heard)
 
 
 def start(engine: Engine, tenant: str, task_id: str, turn: int) -> "TurnRun | None":

@@ -18,6 +18,7 @@ from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
 from interlock.engine.context import (
     Directory,
     Engine,
+    Skill,
     attempts,
     landed,
     move,
@@ -27,7 +28,14 @@ from interlock.engine.context import (
 )
 from interlock.engine.create import create_task
 from interlock.engine.decide import Deciding, decide
-from interlock.engine.halts import Halted, halted_comes_first, halted_in, look, unless_halted
+from interlock.engine.halts import (
+    Halted,
+    halted_comes_first,
+    halted_in,
+    look,
+    refuse_while_halted,
+    unless_halted,
+)
 from interlock.engine.inline_push import inline_push
 from interlock.engine.ports import ConditionFailed, OutcomeUnknown
 from interlock.engine.push import Push, keep
@@ -38,10 +46,11 @@ from interlock.engine.records import (
     SendKey,
     TaskMeta,
 )
+from interlock.engine.request_metadata import skill_hint
 from interlock.engine.reviewers import pass_on, passes_on
 from interlock.engine.send_key import key_of_send, note_key, same_send
 from interlock.engine.view import TaskView, present, quorum_progress
-from interlock.engine.visibility import check_tenant, visible_task
+from interlock.engine.visibility import check_context, check_tenant, visible_meta, visible_task
 from interlock.engine.wait import settled
 from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.principals import Principal
@@ -98,7 +107,10 @@ def admit(
     try:
         response = hitl_prompt.parse_response(message.metadata)
     except hitl_prompt.MalformedResponse as error:
-        raise InvalidParams(str(error)) from error
+        if message.task_id is None:
+            raise InvalidParams(str(error)) from error
+        with halted_comes_first(engine, visible_meta(engine, caller, message.task_id)):
+            raise InvalidParams(str(error)) from error
     try:
         if message.task_id is None:
             if approvals.KEY in (message.metadata or {}):
@@ -107,6 +119,7 @@ def admit(
                 raise InvalidParams(f"{hitl_prompt.RESPONSE_KEY} needs message.taskId")
             direct = directory.reply(message)
             if direct is not None:
+                refuse_while_halted(engine, caller.tenant, _route(directory, request), message.message_id)
                 return direct
             key = key_of_send(request, idempotency_key)
             return create_task(engine, directory, caller, request, key, notify)
@@ -128,6 +141,14 @@ def admit(
     if notify is not None and config is not None:
         keep(notify.push, caller, config, since=config.delivered)
     return view
+
+
+def _route(directory: Directory, request: SendMessageRequest) -> Skill | None:
+    """None: a message that is answered directly is for no skill in particular."""
+    try:
+        return directory.route(request.message, skill_hint(request))
+    except InvalidParams:
+        return None
 
 
 def continue_task(
@@ -185,8 +206,7 @@ def continue_task(
 
 def check_continuation(meta: TaskMeta, message: Message) -> None:
     """Raises unless the task waits for a message (specification 3.1.1, 3.4.3)."""
-    if message.context_id is not None and message.context_id != meta.context_id:
-        raise InvalidParams("message.contextId is not the task's")
+    check_context(message, meta)
     if meta.task_state.terminal:
         raise UnsupportedOperation("The task has ended; send a new message without taskId")
     if not meta.task_state.interrupted:

@@ -5,7 +5,7 @@ A caller's tenant is part of every key, so another tenant's task is not there at
 """
 
 from interlock.a2a.errors import InvalidParams, TaskNotFound
-from interlock.a2a.models import MAX_ID_LENGTH
+from interlock.a2a.models import MAX_ID_LENGTH, Message
 from interlock.engine.context import Engine
 from interlock.engine.ports import Key
 from interlock.engine.records import TaskMeta
@@ -55,6 +55,12 @@ def visible_task(engine: Engine, caller: Principal, task_id: str) -> TaskView:
 
 def not_found(task_id: str) -> TaskNotFound:
     return TaskNotFound(metadata={"taskId": task_id[:MAX_ID_LENGTH]})
+
+
+def check_context(message: Message, meta: TaskMeta) -> None:
+    """Raises `InvalidParams` for a message that names another context than its task's."""
+    if message.context_id is not None and message.context_id != meta.context_id:
+        raise InvalidParams("message.contextId is not the task's")
 
 
 def check_tenant(caller: Principal, tenant: str | None) -> None:

@@ -424,10 +424,11 @@ def test_a_replay_comes_before_the_deadline() -> None:
 # The order in which the rows are looked at.
 
 
-def test_a_malformed_response_is_told_before_anything_about_the_task() -> None:
+def test_a_malformed_response_is_told_to_who_sees_the_task() -> None:
     deployment, task_id = waiting()
     answer = message(task_id=task_id, metadata={"hitl_response_for": {}})
-    assert isinstance(refused(deployment, lambda: deployment.send(answer, SPY)), InvalidParams)
+    assert isinstance(refused(deployment, lambda: deployment.send(answer, ANN)), InvalidParams)
+    assert isinstance(refused(deployment, lambda: deployment.send(answer, SPY)), TaskNotFound)
 
 
 @pytest.mark.parametrize("payload", [YES, IN_VAIN, {"n": 2**53}], ids=["valid", "invalid", "no digest"])

@@ -872,3 +872,48 @@ def test_a_vote_that_was_counted_before_a_halt_still_counts_after_it() -> None:
     refused(deployment, lambda: deployment.answer(BEN, task_id, YES))
     resume(deployment)
     assert deployment.answer(BEN, task_id, YES).status.state is TaskState.COMPLETED
+
+
+@pytest.mark.parametrize("scope", [ALL, ACME, DESK, WORK], ids=str)
+def test_a_direct_reply_is_refused_too(scope: Scope) -> None:
+    agent = running(nothing)
+    agent.reply_with(lambda message: "at once")
+    deployment = Deployment(agent)
+    assert deployment.sent().message is not None
+    halt(deployment, scope)
+    refused(deployment, deployment.sent)
+    resume(deployment, scope)
+    assert deployment.sent().message is not None
+
+
+def test_a_direct_reply_is_refused_where_the_halt_state_can_not_be_read() -> None:
+    agent = running(nothing)
+    agent.reply_with(lambda message: "at once")
+    deployment = Deployment(agent)
+    deployment.hook(before=once("snapshot", no_answer))
+    refused(deployment, deployment.sent, UNREADABLE)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"metadata": {RESPONSE_KEY: {}}},
+        {"metadata": {RESPONSE_KEY: "x"}},
+        {"context_id": "another", "metadata": {RESPONSE_KEY: {"prompt_id": "0" * 8, "payload": {}}}},
+        {"context_id": "another", "metadata": {KEY: {}}},
+        {"context_id": "another"},
+    ],
+    ids=["malformed", "no object", "context of an answer", "context of a decision", "context of a message"],
+)
+def test_while_halted_nothing_else_that_is_wrong_with_a_message_to_a_task_is_told(
+    wrong: dict[str, Any],
+) -> None:
+    deployment = Deployment(asking())
+    task_id = deployment.send().id
+    sent = message("x", task_id=task_id, **wrong)
+    with pytest.raises(InvalidParams):
+        deployment.send(sent)
+    halt(deployment)
+    refused(deployment, lambda: deployment.send(sent))
+    with pytest.raises(TaskNotFound):
+        deployment.send(sent, PEER)
