@@ -38,7 +38,8 @@ REQUEST_SECONDS = 20.0
 STOPS_AT_ONCE = 16
 """By one worker; its client has connections for more."""
 CANCELS_AT_ONCE = 32
-"""Of what one task has delegated."""
+"""Of what one task has delegated, and how long one call of that may take."""
+CANCEL_SECONDS = 5.0
 ANONYMOUS = "anonymous:local"
 
 
@@ -218,6 +219,15 @@ def peers() -> "HttpPeers":
 
 
 @cache
+def hasty_peers() -> "HttpPeers":
+    """For cancels: who does not answer soon is asked again later."""
+    from interlock.adapters.peers import peers_of
+
+    chosen = settings()
+    return peers_of(chosen.peers, local=chosen.local_webhooks, call_seconds=CANCEL_SECONDS)
+
+
+@cache
 def registry() -> "Registry":
     """Of the agents elsewhere."""
     from interlock.engine.registry import Registry
@@ -346,7 +356,7 @@ def cancel_children(tenant: str, task_id: str) -> None:
 
     parked = SqsPark(queues(), settings().outbox_dead_letters)
     with ThreadPoolExecutor(CANCELS_AT_ONCE) as pool:
-        cancel(Children(engine(), peers(), parked, pool.map), tenant, task_id)
+        cancel(Children(engine(), hasty_peers(), parked, pool.map), tenant, task_id)
 
 
 def deliver_notices(tenant: str, task_id: str) -> None:

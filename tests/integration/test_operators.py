@@ -106,7 +106,7 @@ def test_what_runs_is_stopped_and_nothing_starts_until_it_is_resumed(
     again = interlock("halt", "--tenant", "acme", "--reason", "it is worse", *ops, "--json")
     assert json.loads(again.output)["generation"] == 2
     stale = interlock("resume", "--tenant", "acme", "--generation", "1", *ops)
-    assert (stale.exit_code, "halted anew since halt 1" in stale.stderr) == (1, True)
+    assert (stale.exit_code, "halted by another halt than 1" in stale.stderr) == (1, True)
     assert interlock("resume", "--tenant", "acme", *ops).output == "Lifted the halt of tenant:acme.\n"
     assert interlock("resume", "--tenant", "acme", *ops).output == "tenant:acme was not halted.\n"
     assert interlock("status", *ops).output.startswith("Nothing is halted.\n")

@@ -647,7 +647,7 @@ class Halting(Ballot):
         for item in self.picture.halts.values():
             for generation in range(1, int(item["generation"]) + 1):
                 named = Halt.read({**item, "generation": generation})
-                counts = report_of(self.world.table, named).counts
+                counts = report_of(self.world.table, named, self.world.clock.now()).counts
                 if counts is None or counts[Became.ASKED]:
                     raise Broken(f"I8 the report of {named.name} waits for ever: {counts}")
 

@@ -46,7 +46,7 @@ TENANT = "demo"
 TURN_WORKERS = (4, 64)
 """At least, and at most: a turn that waits for what it has delegated takes one."""
 STOP_WORKERS = 2
-OUTBOX_WORKERS = 2
+OUTBOX_WORKERS = (2, 16)
 SHUTDOWN_SECONDS = 1
 
 _CURL = "curl -sw '\\n'"
@@ -193,8 +193,7 @@ def workers(outputs: dict[str, str]) -> Iterator[None]:
     Crew(sqs, outputs["TurnsQueue"], "turns", turns, *TURN_WORKERS).serve(stop)
     for _ in range(STOP_WORKERS):
         start(serve_queue, sqs, outputs["StopsQueue"], 1, "stops", stops, stop)
-    for _ in range(OUTBOX_WORKERS):
-        start(serve_queue, sqs, outputs["OutboxQueue"], 1, "outbox", outbox, stop)
+    Crew(sqs, outputs["OutboxQueue"], "outbox", outbox, *OUTBOX_WORKERS).serve(stop)
     start(serve_queue, sqs, outputs["AuditQueue"], 10, "audit", audit, stop)
     start(serve_queue, sqs, outputs["TimersQueue"], 10, "timers", timers, stop)
     start(serve_minutes, "timers", timers, stop)

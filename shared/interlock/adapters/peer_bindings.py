@@ -58,6 +58,8 @@ _TRY_AGAIN = (408, 425, 429)
 _NOT_IMPLEMENTED = 501
 
 _ERROR_INFO = "type.googleapis.com/google.rpc.ErrorInfo"
+_UNAVAILABLE = 503
+_HALTED = "HALTED"
 _REASON = re.compile(r"[A-Z][A-Z0-9_]{0,62}")
 """Form and length of `google.rpc.ErrorInfo.reason`."""
 
@@ -88,6 +90,7 @@ class JsonRpc:
         if "error" in reply:
             error = _object(reply["error"])
             code = _code(error)
+            _check_halted(error.get("data"))
             # Any other code may as well say that it went wrong half way.
             if (
                 code is None
@@ -119,6 +122,8 @@ class HttpJson:
         raise ValueError(operation)
 
     def result(self, answer: Answer) -> JsonValue:
+        if answer.status == _UNAVAILABLE:
+            _check_halted(_refusal(answer).get("details"))
         if refuses(answer):
             details = _refusal(answer).get("details")
             known = _BY_REASON.get(_reason(details) or "")
@@ -159,6 +164,12 @@ def _refusal(answer: Answer) -> JsonObject:
         return _object(read_object(answer).get("error"))
     except PeerUnreachable:
         return {}
+
+
+def _check_halted(details: JsonValue) -> None:
+    """Raises `PeerRefused` where a server like ours says that it is halted: then nothing was started."""
+    if _reason(details) == _HALTED:
+        raise PeerRefused("the peer is halted", reason=_HALTED)
 
 
 def _refused(status: int, code: int | None, details: JsonValue) -> PeerRefused:

@@ -47,11 +47,17 @@ W = TypeVar("W", bound=Wire)
 R = TypeVar("R")
 
 
-def peers_of(setting: str | None, *, local: bool = False, extensions: Sequence[str] = ()) -> "HttpPeers":
+def peers_of(
+    setting: str | None,
+    *,
+    local: bool = False,
+    extensions: Sequence[str] = (),
+    call_seconds: float = CALL_SECONDS,
+) -> "HttpPeers":
     """The client of a deployment whose peers are in the document that `setting` names.
 
     It is the id or ARN of a secret of AWS Secrets Manager, or `file:` and a path. None: there are none.
-    `local` is for a laptop: addresses of any kind, and plain HTTP.
+    `local` is for a laptop: addresses of any kind, and plain HTTP. `call_seconds`: of a call with its tries.
     """
     outbound = Outbound(local=local)
     if setting is None:
@@ -60,7 +66,8 @@ def peers_of(setting: str | None, *, local: bool = False, extensions: Sequence[s
         read = peer_directory.in_file(Path(setting.removeprefix("file:")))
     else:
         read = peer_directory.in_secret(peer_directory.secrets_client, setting)
-    return HttpPeers(outbound, Directory(read, outbound), extensions=extensions)
+    directory = Directory(read, outbound)
+    return HttpPeers(outbound, directory, extensions=extensions, call_seconds=call_seconds)
 
 
 class HttpPeers:

@@ -190,7 +190,7 @@ class Turn:
         *,
         skill: str | None = None,
         lease: timedelta | None = None,
-        deadline: datetime | None = None,
+        deadline: datetime | timedelta | None = None,
     ) -> Delegation:
         """Hands work to another agent: one that the deployment names, or a URL. The task goes on.
 
@@ -207,6 +207,8 @@ class Turn:
             work = Message(message_id=new_id(), role=Role.USER, parts=[Part(text=work)])
         if skill is not None:
             work = work.model_copy(update={"metadata": {**(work.metadata or {}), SKILL_HINT: skill}})
+        if isinstance(deadline, timedelta):
+            deadline = self._run.engine.clock.now() + deadline
         handed = Handed(
             self._run,
             self._peers,

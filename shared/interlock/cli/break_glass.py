@@ -67,7 +67,7 @@ class BreakGlass:
                 for number in range(SHARDS):
                     walk(self._engine, parsed, halt.generation, number, pool.map)
             halt = current(table, parsed) or halt
-        return _shown(report_of(table, halt, cursor=cursor))
+        return _shown(report_of(table, halt, self._engine.clock.now(), cursor=cursor))
 
     def lift(self, scope: str, generation: int | None) -> str:
         return lift_as(self._engine, self._by, _parse(scope), generation).value

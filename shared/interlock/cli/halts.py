@@ -117,7 +117,7 @@ def resume(
             status = switch.lift(scope, generation)
         if status == "halted-anew":
             raise Failure(
-                f"{scope} was halted anew since halt {generation}, and stays halted."
+                f"{scope} is halted by another halt than {generation}, and stays halted."
                 " See `interlock status`, then resume again."
             )
         if as_json:

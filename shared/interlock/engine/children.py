@@ -6,13 +6,12 @@ woken when the task is canceled, halted, lost or ends, else by a row that falls 
 
 import random
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from interlock.a2a.errors import TaskNotCancelable, TaskNotFound
+from interlock.a2a.errors import MethodNotFound, TaskNotCancelable, TaskNotFound, UnsupportedOperation
 from interlock.a2a.models import JsonObject, Task, TaskState
 from interlock.engine.context import Engine, attempts
 from interlock.engine.errors import SendCanceled
@@ -54,6 +53,7 @@ FIRST_RETRY = timedelta(seconds=2)
 LONGEST_RETRY = timedelta(minutes=15)
 """With these a cancel is given up after about an hour and a half."""
 
+LISTS_NOTHING = frozenset({MethodNotFound.code, UnsupportedOperation.code})
 OUTCOMES: Mapping[TaskState, Outcome] = {
     TaskState.COMPLETED: Outcome.COMPLETED,
     TaskState.FAILED: Outcome.FAILED,
@@ -203,6 +203,8 @@ def cancel_children(children: Children, tenant: str, task_id: str) -> None:
     One that can not be handled raises after all others were.
     """
     left = [one for one in delegations(children.engine.table, tenant, task_id) if not one.over]
+    # First those whose servers are likely to answer at once.
+    left.sort(key=lambda one: (one.looked, not one.ours, one.child is None))
     failed = [error for error in children.each(partial(_tried, children), left) if error is not None]
     if failed:
         raise failed[0]
@@ -307,8 +309,12 @@ def _by_context(children: Children, to: PeerAddress, delegation: Delegation) -> 
     """
     peers = children.peers
     tasks = [delegation.child] if delegation.child is not None else []
-    with suppress(PeerRefused):
+    try:
         tasks += [task.id for task in peers.find(to, delegation.id) if task.id != delegation.child]
+    except PeerRefused as refused:
+        # A server that lists nothing has no more to say; one that will not is asked again.
+        if refused.code not in LISTS_NOTHING and not tasks:
+            return _Answer(False, Outcome.UNREACHABLE)
     answers = [_end(peers, to, task) for task in tasks] or [_Answer(True, Outcome.UNREACHABLE)]
     answer = next((each for each in answers if not each.over), answers[0])
     late = children.engine.clock.now() > parse_instant(delegation.send_until) + LATE

@@ -36,7 +36,7 @@ from interlock.engine.records import (
     walk_key,
 )
 from interlock.engine.seal import registration
-from interlock.engine.stop import stop_turn
+from interlock.engine.stop import stop_turn, stopped_for
 from interlock.oversight.halts import Scope, check_reason, may_halt
 from interlock.oversight.principals import Principal
 
@@ -192,11 +192,12 @@ def walk(engine: Engine, scope: Scope, generation: int, number: int, each: Each[
             first = _prefix(scope)
             page = engine.table.query(run_pk(number), first=first, last=first + LAST, cursor=cursor)
             rows = [Run.read(item) for _, item in page.rows]
-            left = [run for run in rows if run.phase != Run.STOPPING and _covers(scope, run)]
+            left = [run for run in rows if _covers(scope, run)]
             if left:
                 halt = current(engine.table, scope)
                 if halt is None or halt.on is None or halt.generation != generation:
                     return
+                left = [run for run in left if not stopped_for(run, halt)]
 
                 def stop(run: Run, halt: Halt = halt) -> None:
                     stop_turn(engine, run, halt.reason, halt)

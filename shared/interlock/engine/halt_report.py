@@ -6,7 +6,7 @@ more), `abandoned` (told to, it was not heard of again), or so far only `asked`.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 
@@ -14,7 +14,17 @@ from interlock.a2a.errors import A2AError, InvalidParams, PermissionDenied
 from interlock.engine.context import Engine
 from interlock.engine.halt import current
 from interlock.engine.ports import LAST, Item, Key, StoreError, Table
-from interlock.engine.records import SHARDS, Halt, Run, Stopped, halts_pk, instant, run_pk, stopped_pk
+from interlock.engine.records import (
+    SHARDS,
+    Halt,
+    Run,
+    Stopped,
+    halts_pk,
+    instant,
+    parse_instant,
+    run_pk,
+    stopped_pk,
+)
 from interlock.oversight.halts import Scope
 from interlock.oversight.principals import Kind, Principal, Role
 
@@ -23,6 +33,8 @@ MAX_LISTED = 500
 """Halts that one answer lists."""
 LIFTED_FOR = timedelta(days=1)
 """How long a halt that was lifted is still listed."""
+UNHEARD_AFTER = timedelta(seconds=30)
+"""Longer than the grace of code that was told to stop."""
 READ_AT_ONCE = 100
 MAX_KEY = 512
 
@@ -89,27 +101,29 @@ def report(
     halt = current(engine.table, scope) if _concerns(caller, scope) else None
     if halt is None or generation not in {None, halt.generation}:
         raise HaltNotFound
-    return report_of(engine.table, halt, _rows_of(caller), cursor)
+    return report_of(engine.table, halt, engine.clock.now(), _rows_of(caller), cursor)
 
 
 def first_report(engine: Engine, caller: Principal, halt: Halt) -> HaltReport:
     """Of what the caller has just declared. It holds, so that nothing of it can be read is no failure."""
     try:
-        return report_of(engine.table, halt, _rows_of(caller))
+        return report_of(engine.table, halt, engine.clock.now(), _rows_of(caller))
     except StoreError:
         return HaltReport(halt, None, (), None)
 
 
-def report_of(table: Table, halt: Halt, prefix: str = "", cursor: str | None = None) -> HaltReport:
+def report_of(
+    table: Table, halt: Halt, now: datetime, prefix: str = "", cursor: str | None = None
+) -> HaltReport:
     """`prefix` is of the rows' keys, `<tenant>#<task>#<turn>`. Raises `InvalidParams` for a bad cursor."""
     if cursor is None:
-        found = [one for number in range(SHARDS) for one in _found(table, halt, prefix, number)]
+        found = [one for number in range(SHARDS) for one in _found(table, halt, now, prefix, number)]
         counts = {kind: sum(one.became is kind for one in found) for kind in Became}
         return HaltReport(halt, counts, tuple(found[:PAGE_SIZE]), _cursor(found))
     number, after = _parse(cursor)
     rest: list[Found] = []
     while number < SHARDS and len(rest) <= PAGE_SIZE:
-        rest += _found(table, halt, prefix, number, after, PAGE_SIZE + 1)
+        rest += _found(table, halt, now, prefix, number, after, PAGE_SIZE + 1)
         number, after = number + 1, ""
     return HaltReport(halt, None, tuple(rest[:PAGE_SIZE]), _cursor(rest))
 
@@ -131,7 +145,13 @@ def _parse(cursor: str) -> tuple[int, str]:
 
 
 def _found(
-    table: Table, halt: Halt, prefix: str, number: int, after: str = "", limit: int | None = None
+    table: Table,
+    halt: Halt,
+    now: datetime,
+    prefix: str,
+    number: int,
+    after: str = "",
+    limit: int | None = None,
 ) -> list[Found]:
     """In one shard, behind the key `after`."""
     rows = list(islice(_rows(table, stopped_pk(halt.name, number), prefix, after), limit))
@@ -141,10 +161,16 @@ def _found(
     tenant = Scope.parse(halt.scope, "").tenant
     running = _running(table, number, f"{tenant}#" if tenant is not None else prefix)
     gone = [key for key, row in asked.items() if (row.tenant, row.task_id, row.turn) not in running]
-    # Read again: what ended between the two reads has said by now how it did. A cancel does not say it.
-    ended = dict.fromkeys(gone, Became.CONFIRMED)
-    ended |= {key: Became.ABANDONED for key, row in _read(table, gone) if row.abandoned_at is not None}
+    # Read again: what ended between the two reads has said by now how it did. Of what was ended otherwise, as
+    # by a cancel, only the run itself says that its code has returned.
+    ended = {key: _unheard(row, now) for key, row in _read(table, gone)}
     return [Found(row, ended.get(key, _became(row))) for key, row in rows]
+
+
+def _unheard(row: Stopped, now: datetime) -> Became:
+    became = _became(row)
+    late = parse_instant(row.stopped_at) + UNHEARD_AFTER <= now
+    return Became.ABANDONED if became is Became.ASKED and late else became
 
 
 def _became(row: Stopped) -> Became:

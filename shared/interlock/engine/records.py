@@ -243,7 +243,7 @@ class Run(Record):
     attempt: int = 1
     lease_until: str | None = None
     stopped_by: str | None = None
-    """Of a turn that was told to stop: which halt, if it was one."""
+    """Of a turn that was told to stop: which halts have told it, by their names, separated by spaces."""
     reason: str | None = None
     grace_until: str | None = None
 

@@ -488,7 +488,7 @@ class TurnRun:
         """`heard`: the agent's code has returned. What fails here, the sweeper does later."""
         try:
             finish_stop(self.engine, new_run(self.meta, self.engine.clock.now()), heard=heard)
-        except A2AError:
+        except (A2AError, StoreError):
             logger.info("stop not finished", extra={"task_id": self.meta.task_id, "turn": self.turn})
 
     def renew(self) -> None:

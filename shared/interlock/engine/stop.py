@@ -4,6 +4,7 @@ A stop names the turn that was seen while halted, so it never touches a later on
 waits for somebody and is never stopped (I4).
 """
 
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,11 +12,13 @@ from typing import Any
 from interlock.a2a.models import TaskState
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, new_run, status
 from interlock.engine.facts import RUN_STOPPING, Fact
+from interlock.engine.halts import halt_keys
 from interlock.engine.ports import (
     ConditionFailed,
     Delete,
     Equals,
     Item,
+    Missing,
     OutcomeUnknown,
     Put,
     Update,
@@ -27,21 +30,30 @@ ABANDONED = "The agent had been told to stop, and was not heard of again; what i
 
 
 def stop_turn(engine: Engine, seen: Run, why: str, halt: Halt | None = None) -> None:
-    """On return the turn of `seen` is gone, or told to stop. `halt`: in whose report it is noted."""
-    op = new_id()
+    """On return the turn of `seen` is gone, or told to stop. `halt`: in whose report it is noted, also where
+    another halt has told it already."""
+    op, tried = new_id(), False
     for _ in attempts(engine.clock):
         meta, run = read_run(engine, seen)
-        if meta is None or run is None or meta.task_state.terminal:
+        if meta is None:
             return
-        if run.turn != seen.turn or run.phase == Run.STOPPING:
+        if run is None or meta.task_state.terminal or run.turn != seen.turn or stopped_for(run, halt):
+            if tried and meta.delegates:
+                # By an earlier try, perhaps, whose reply was lost.
+                engine.waker.wake_children(meta.tenant, meta.task_id)
             return
         now = engine.clock.now()
         if run.phase == Run.NEW:
             writes = withdrawal(meta, run, why, now, op)
-        else:
+        elif run.phase == Run.CLAIMED:
             writes = _stopping(engine, meta, run, why, halt, now, op)
+        else:
+            writes = []
         if halt is not None:
             writes.append(_noted(halt, run, now))
+            if run.phase == Run.STOPPING:
+                writes.append(Update(run.key, {"stopped_by": _with(run, halt)}, conditions=_as_seen(run)))
+        tried = True
         try:
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
@@ -49,6 +61,15 @@ def stop_turn(engine: Engine, seen: Run, why: str, halt: Halt | None = None) -> 
         if meta.delegates:
             engine.waker.wake_children(meta.tenant, meta.task_id)
         return
+
+
+def stopped_for(run: Run, halt: Halt | None) -> bool:
+    """Whether nothing more is to be done to stop it, nor to note it for this halt."""
+    return run.phase == Run.STOPPING and (halt is None or halt.name in (run.stopped_by or "").split())
+
+
+def _with(run: Run, halt: Halt) -> str:
+    return " ".join([*(run.stopped_by or "").split(), halt.name])
 
 
 def read_run(engine: Engine, seen: Run) -> tuple[TaskMeta | None, Run | None]:
@@ -100,8 +121,15 @@ def _stopping(
     return writes
 
 
+def _ended(run: Run, at: Item) -> list[Write]:
+    """In the reports of all halts that have told it to stop."""
+    halts = (run.stopped_by or "").split()
+    keys = [Stopped.key_of(halt, run.tenant, run.task_id, run.turn) for halt in halts]
+    return [Update(key, at) for key in keys]
+
+
 def _noted(halt: Halt, run: Run, now: datetime) -> Put:
-    at, started = instant(now), run.phase == Run.CLAIMED
+    at, started = instant(now), run.phase != Run.NEW
     row = Stopped(run.tenant, run.task_id, run.turn, started, at, None if started else at)
     return Put(Stopped.key_of(halt.name, run.tenant, run.task_id, run.turn), row.item())
 
@@ -111,23 +139,35 @@ def finish_stop(engine: Engine, seen: Run, *, heard: bool) -> None:
     op = new_id()
     for _ in attempts(engine.clock):
         meta, run = read_run(engine, seen)
-        if meta is None or run is None or meta.task_state.terminal:
+        if meta is None:
             return
-        if run.turn != seen.turn or run.phase != Run.STOPPING:
+        if run is None or meta.task_state.terminal or run.turn != seen.turn or run.phase != Run.STOPPING:
+            if heard:
+                _note_end(engine, seen, meta)
             return
         now = engine.clock.now()
         text = f"halted: {run.reason}" if heard else f"halted: {run.reason}. {ABANDONED}"
         event = Event(status=status(TaskState.CANCELED, now, agent_message(meta, text)))
         _, writes = move(meta, event, now=now, op=op, changes={"halted": True})
         writes.append(Delete(run.key, _as_seen(run)))
-        if run.stopped_by is not None:
-            ended: Item = {"ended_at" if heard else "abandoned_at": instant(now)}
-            writes.append(Update(Stopped.key_of(run.stopped_by, run.tenant, run.task_id, run.turn), ended))
+        writes += _ended(run, {"ended_at" if heard else "abandoned_at": instant(now)})
         try:
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
             continue
         return
+
+
+def _note_end(engine: Engine, seen: Run, meta: TaskMeta) -> None:
+    """Of code that has ended although its task was ended by somebody else, as by a cancel: the reports of the
+    halts that hold say so. Without it they say that it was not heard of."""
+    ended: Item = {"ended_at": instant(engine.clock.now())}
+    unheard = (Equals("turn", seen.turn), Missing("ended_at"))
+    for item in engine.table.get_many(halt_keys(meta)):
+        if item is not None and "on" in item:
+            key = Stopped.key_of(Halt.read(item).name, seen.tenant, seen.task_id, seen.turn)
+            with suppress(ConditionFailed):
+                engine.table.write(Update(key, ended, conditions=unheard))
 
 
 def back_out(engine: Engine, claimed: TaskMeta, why: str, halt: Halt | None) -> None:
@@ -152,9 +192,8 @@ def back_out(engine: Engine, claimed: TaskMeta, why: str, halt: Halt | None) -> 
             writes = withdrawal(meta, run, run.reason or why, now, op)
             if halt is not None and run.phase == Run.CLAIMED:
                 writes.append(_noted(halt, replace(run, phase=Run.NEW), now))
-            elif run.stopped_by is not None:
-                row = Stopped.key_of(run.stopped_by, run.tenant, run.task_id, turn)
-                writes.append(Update(row, {"ended_at": instant(now), "started": False}))
+            else:
+                writes += _ended(run, {"ended_at": instant(now), "started": False})
         if not writes:
             return
         try:

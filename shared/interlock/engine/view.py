@@ -133,7 +133,7 @@ def _metadata(meta: TaskMeta, delegated: Sequence[JsonObject]) -> JsonObject | N
     members: JsonObject = {}
     if delegated:
         members[delegation.KEY] = list(delegated)
-    if meta.depth:
+    if meta.depth or meta.lapses_at is not None:
         terms = {"depth": meta.depth, "leaseUntil": meta.lease_until, "deadline": meta.deadline}
         members[delegation.TAKEN] = {name: term for name, term in terms.items() if term is not None}
     return members or None

@@ -220,7 +220,7 @@ def test_one_that_was_declared_anew_stays_and_that_is_said(
     door.answers("POST", "halts/resume", {"status": "halted-anew"})
     result = interlock("resume", "--tenant", "acme", *as_json)
     assert result.exit_code == 1
-    assert "tenant:acme was halted anew since halt 1, and stays halted." in result.output
+    assert "tenant:acme is halted by another halt than 1, and stays halted." in result.output
 
 
 def test_lifting_nothing_is_no_failure(door: OperatorsDoor, interlock: Invoke) -> None:

@@ -25,7 +25,7 @@ def parent(monkeypatch: pytest.MonkeyPatch) -> Parent:
     """Over the twin, and a queue that keeps what it is sent."""
     made = Parent(Stranger())
     monkeypatch.setattr(bootstrap, "engine", lambda: made.deployment.engine)
-    monkeypatch.setattr(bootstrap, "peers", lambda: made.peers)
+    monkeypatch.setattr(bootstrap, "hasty_peers", lambda: made.peers)
     monkeypatch.setattr(bootstrap, "queues", lambda: QUEUES)
     monkeypatch.setattr(bootstrap, "settings", lambda: SimpleNamespace(outbox_dead_letters="dead-letters"))
     QUEUES.reset_mock()

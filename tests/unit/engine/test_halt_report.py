@@ -20,9 +20,10 @@ from tests.support.twin import (
 from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.engine import halt_report
 from interlock.engine.context import new_id
-from interlock.engine.halt_report import Became, HaltNotFound, HaltReport, listed, report
+from interlock.engine.halt_report import UNHEARD_AFTER, Became, HaltNotFound, HaltReport, listed, report
 from interlock.engine.ports import Put
 from interlock.engine.records import Stopped
+from interlock.engine.run_turn import claim
 from interlock.engine.stop import finish_stop
 from interlock.oversight.halts import Scope
 from interlock.oversight.principals import Kind, Principal, Role
@@ -67,12 +68,35 @@ def test_what_was_found_running_is_counted_by_what_became_of_it(place: Deploymen
     assert found.halt.walked_at is not None
 
 
-def test_a_turn_whose_task_was_canceled_meanwhile_runs_no_more(place: Deployment) -> None:
-    canceled, asked = started(place), started(place)
+def test_of_a_turn_whose_task_was_canceled_meanwhile_only_its_run_says_that_it_has_ended(
+    place: Deployment,
+) -> None:
+    task_id = place.send().id
+    run = claim(place.engine, "acme", task_id, 1)
+    assert run is not None
     halt(place)
     walk_all(place)
-    place.cancel(canceled)
-    assert became(report(place.engine, OPS, ACME)) == {canceled: Became.CONFIRMED, asked: Became.ASKED}
+    place.cancel(task_id)
+    assert became(report(place.engine, OPS, ACME)) == {task_id: Became.ASKED}
+    place.clock.advance(UNHEARD_AFTER.total_seconds())
+    assert became(report(place.engine, OPS, ACME)) == {task_id: Became.ABANDONED}
+    run.end_stopped(heard=True)
+    assert became(report(place.engine, OPS, ACME)) == {task_id: Became.CONFIRMED}
+
+
+def test_what_an_earlier_halt_has_told_to_stop_is_found_by_a_later_one_too(place: Deployment) -> None:
+    task_id = place.send().id
+    run = claim(place.engine, "acme", task_id, 1)
+    assert run is not None
+    halt(place, ALL)
+    walk_all(place, ALL)
+    for generation in (1, 2):
+        halt(place)
+        walk_all(place, generation=generation)
+        assert became(report(place.engine, OPS, ACME)) == {task_id: Became.ASKED}
+    run.end_stopped(heard=True)
+    for scope in (ALL, ACME):
+        assert became(report(place.engine, PLATFORM, scope)) == {task_id: Became.CONFIRMED}
 
 
 @pytest.mark.parametrize(("heard", "expected"), [(True, Became.CONFIRMED), (False, Became.ABANDONED)])
