@@ -29,11 +29,12 @@ STOPS_AT_ONCE = 16
 
 @contextmanager
 def break_glass(table: str | None, stack: str | None) -> Iterator["BreakGlass"]:
-    if (table is None) == (stack is None):
+    if table is None and stack is None:
         raise Failure("Name the core table with --table, or its stack with --stack.", Exit.USAGE)
     try:
         with aws_errors():
-            name = table if table is not None else output_of(stack or "", CORE_OUTPUT)
+            # A table may be there from the environment, a stack never.
+            name = output_of(stack, CORE_OUTPUT) if stack is not None else table or ""
             yield BreakGlass(core_engine(name), deployer())
     except DeploymentUnreachable as error:
         raise Failure(f"AWS can not be reached: {error}", Exit.UNREACHABLE) from error

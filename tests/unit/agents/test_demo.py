@@ -231,7 +231,9 @@ def test_anything_else_gets_a_short_help(demo: Deployment) -> None:
     task = demo.send("what can you do?")
     assert task.status.state is TaskState.COMPLETED
     assert text_of(task) == (
-        "Say `release <version>`, `expense <purpose>`, `refund <order> <amount>` or `work <seconds>`."
+        "Say `release <version>`, `expense <purpose>`, `refund <order> <amount>`, `work <seconds>`, "
+        "`stubborn <seconds>`, `delegate <width> <depth> <seconds>`, `sitrep`, `open pr <title>`, "
+        "`merge pr <number>`, `deploy <version>` or `publish <title>`."
     )
 
 

@@ -144,7 +144,6 @@ def test_the_table_may_be_named_by_the_environment(engine: Engine, table: str, i
     "arguments",
     [
         ("--tenant", "acme", "--reason", "r"),
-        ("--tenant", "acme", "--reason", "r", "--table", "t", "--stack", "s"),
         ("--agent", "desk", "--reason", "r", "--table", "t"),
         ("--skill", "release", "--reason", "r", "--table", "t"),
         ("--tenant", "ACME", "--reason", "r", "--table", "t"),

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from threading import Event
@@ -22,6 +23,7 @@ from interlock.engine.due import handle_due
 from interlock.engine.errors import SendCanceled
 from interlock.engine.facts import DELEGATION, FACTS
 from interlock.engine.peers import PeerAddress, PeerRefused, PeerUnreachable
+from interlock.engine.ports import Put
 from interlock.engine.records import Delegation
 from interlock.engine.run_turn import TurnStopped
 from interlock.oversight.delegation import KEY, Outcome, Terms
@@ -580,3 +582,44 @@ def test_another_callers_key_is_another_key() -> None:
     with pytest.raises(SendCanceled):
         other.deployment.cancel("x", AGENT, metadata={"a2a-rust.com/idempotency-key": parent.record.id})
     assert child_state(other, parent) is TaskState.SUBMITTED
+
+
+@pytest.mark.parametrize("code", [None, -32600, -32001])
+def test_a_server_that_will_not_be_searched_is_asked_again_until_it_is_parked(code: int | None) -> None:
+    stranger = Stranger()
+    parent = Parent(stranger)
+    stranger.before = failing("send", 1)
+    parent.delegated()
+    assert parent.record.child is None
+
+    def refuses(operation: str) -> None:
+        if operation in ("cancel", "find"):
+            raise PeerRefused("the peer refused: status 401", code=code)
+
+    stranger.before = refuses
+    canceled(parent)
+    parent.until(lambda: parent.record.over)
+    assert (parent.record.status, parent.record.outcome) == (Delegation.PARKED, Outcome.UNREACHABLE)
+    assert len(parent.parked) == 1
+
+
+def test_those_whose_servers_answer_are_canceled_before_those_that_have_not() -> None:
+    other = ours()
+    parent = Parent(other)
+    first, second = parent.delegated(), parent.delegated()
+    silent = replace(first.record, rev=first.record.rev + 1, looked=3)
+    parent.deployment.table.write(Put(silent.key, silent.item()))
+    asked: list[str] = []
+    other.before = lambda operation: asked.append(operation)
+    parent.deployment.cancel(parent.task_id)
+    order: list[str] = []
+
+    def one_by_one(cancel: Any, left: Any) -> list[Any]:
+        listed = list(left)
+        order.extend(each.id for each in listed)
+        return [cancel(each) for each in listed]
+
+    cancel_children(
+        Children(parent.deployment.engine, other, lambda given_up: None, one_by_one), "acme", parent.task_id
+    )
+    assert order == [second.record.id, first.record.id]

@@ -26,5 +26,7 @@ agent.include(
 @agent.skill("help", "Says what this deployment can be asked", examples=["help"])
 async def help_(turn: Turn) -> None:
     await turn.complete(
-        "Say `release <version>`, `expense <purpose>`, `refund <order> <amount>` or `work <seconds>`."
+        "Say `release <version>`, `expense <purpose>`, `refund <order> <amount>`, `work <seconds>`, "
+        "`stubborn <seconds>`, `delegate <width> <depth> <seconds>`, `sitrep`, `open pr <title>`, "
+        "`merge pr <number>`, `deploy <version>` or `publish <title>`."
     )
