@@ -130,7 +130,7 @@ def test_one_that_was_declared_anew_stays(engine: Engine, table: str, interlock:
         interlock("halt", "--tenant", "acme", "--reason", reason, "--no-wait", *at)
     result = interlock("resume", "--tenant", "acme", "--generation", "1", *at)
     assert result.exit_code == 1
-    assert "halted anew" in result.stderr
+    assert "halted by another halt" in result.stderr
     assert standing(engine).on
 
 
