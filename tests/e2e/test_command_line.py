@@ -1,11 +1,14 @@
 """People at the command line, against the same deployments; and the conformance scenarios against them."""
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
 from a2a.types import a2a_pb2 as pb
+from tests.support.crowd import FULL
 from tests.support.story import (
+    BINDINGS,
     PATIENCE_SECONDS,
     Caller,
     Place,
@@ -17,6 +20,8 @@ from tests.support.story import (
 from tools.deploy.local import STACK
 
 SCENARIOS = [f"CF-{number}" for number in range(1, 8)]
+EVERYWHERE = list(product(("laptop", "stack"), BINDINGS))
+CONFORMING = EVERYWHERE if FULL else [("laptop", "JSONRPC"), ("stack", "HTTP+JSON")]
 
 
 @pytest.fixture
@@ -116,6 +121,7 @@ def test_who_may_not_answer_is_told_so(laptop: Place) -> None:
     agent.cancel(asked.id)
 
 
+@pytest.mark.parametrize(("place", "binding"), CONFORMING, indirect=True)
 def test_the_conformance_scenarios_pass(place: Place, binding: str) -> None:
     done = place.cli("conformance", place.url, "--binding", binding, "--json", label="agent", check=False)
     report = json.loads(done.stdout)

@@ -30,7 +30,7 @@ from tools.deploy.local import Stack
 from interlock.a2a.models import TaskState
 from interlock.engine.records import Checkpoint, TaskMeta, parse_instant
 
-VOTES, ROUNDS = (50, 200) if FULL else (15, 2)
+VOTES, ROUNDS = (50, 200) if FULL else (15, 1)
 EXIT_ROUNDS = 10 if FULL else 1
 SEALED_SECONDS = 150.0
 """In which the sweeper has passed by twice, should a wake be lost."""

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from a2a.types import a2a_pb2 as pb
 from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
+from tests.support.crowd import FULL
 from tests.support.fleet import MODES, QUESTIONS, WINDOW, Desk, Hook, Sister, desk_app, hooked
 from tests.support.loopback import served
 from tests.support.redeployed import redeployed
@@ -94,7 +95,7 @@ def reference(task: pb.Task) -> str:
     return f"{task.id}/{envelope(task)['prompt_id']}"
 
 
-@pytest.fixture(scope="module", params=["laptop", "stack"])
+@pytest.fixture(scope="module", params=["laptop", "stack"] if FULL else ["stack"])
 def fleet(
     request: pytest.FixtureRequest, no_aws: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fleet]:
