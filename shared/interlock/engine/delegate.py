@@ -229,25 +229,31 @@ class Handed:
             self.settled = settled
 
     def _change(self, *checks: Check, **changes: Any) -> None:
-        """Decides against whoever cancels it meanwhile: then the run does not hold its turn any more."""
-        engine = self._run.engine
-        for _ in attempts(engine.clock):
-            changed, write = change(self.record, **changes)
-            writes: list[Write] = [write, *checks]
-            if changed.status != self.record.status:
-                now = engine.clock.now()
-                writes.append(told(changed, self._run.meta, changed.status).put(changed.tenant, now))
-            try:
-                engine.table.write(*writes)
-            except ConditionFailed as failed:
-                old = failed.old.get(0)
-                # Unless it is from an earlier try, whose reply was lost.
-                if not old or Delegation.read(old) != changed:
-                    raise TurnStopped from failed
-            except OutcomeUnknown:
-                continue
-            self.record = changed
-            return
+        self.record = amend(self._run, self.record, *checks, **changes)
+
+
+def amend(run: TurnRun, seen: Delegation, *checks: Check, **changes: Any) -> Delegation:
+    """The record as the run has changed it; a change of its status is told.
+
+    Raises `TurnStopped` where somebody else has changed it: then it is being canceled, and no longer ours.
+    """
+    for _ in attempts(run.engine.clock):
+        changed, write = change(seen, **changes)
+        writes: list[Write] = [write, *checks]
+        if changed.status != seen.status:
+            now = run.engine.clock.now()
+            writes.append(told(changed, run.meta, changed.status).put(changed.tenant, now))
+        try:
+            run.engine.table.write(*writes)
+        except ConditionFailed as failed:
+            old = failed.old.get(0)
+            # Unless it is from an earlier try, whose reply was lost.
+            if not old or Delegation.read(old) != changed:
+                raise TurnStopped from failed
+        except OutcomeUnknown:
+            continue
+        return changed
+    raise AssertionError("attempts end by raising")
 
 
 def terms_for(run: TurnRun, lease: timedelta | None, deadline: datetime | None, self_approval: bool) -> Terms:

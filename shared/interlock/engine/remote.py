@@ -27,11 +27,10 @@ from interlock.a2a.models import (
     TaskState,
     TaskStatus,
 )
-from interlock.engine.children import OUTCOMES, change, delegations, told
-from interlock.engine.context import attempts, new_id
-from interlock.engine.delegate import terms_for
+from interlock.engine.children import OUTCOMES, delegations
+from interlock.engine.context import new_id
+from interlock.engine.delegate import amend, terms_for
 from interlock.engine.peers import PeerAddress, PeerCards, PeerRefused, Peers, PeerUnreachable
-from interlock.engine.ports import ConditionFailed, OutcomeUnknown, Write
 from interlock.engine.records import Delegation, instant, parse_instant
 from interlock.engine.registry import AgentNotFound, Registry, address_of
 from interlock.engine.request_metadata import SKILL_HINT, SOURCE
@@ -466,23 +465,7 @@ class _Relay:
             return
 
     def _change(self, **changes: Any) -> None:
-        """Raises `TurnStopped` where somebody else has changed it: it is being canceled."""
-        for _ in attempts(self._engine.clock):
-            changed, write = change(self.link, **changes)
-            writes: list[Write] = [write]
-            if changed.status != self.link.status:
-                writes.append(told(changed, self._run.meta, changed.status).put(changed.tenant, self._now()))
-            try:
-                self._engine.table.write(*writes)
-            except ConditionFailed as failed:
-                old = failed.old.get(0)
-                # Unless it is from an earlier try, whose reply was lost.
-                if not old or Delegation.read(old) != changed:
-                    raise TurnStopped from failed
-            except OutcomeUnknown:
-                continue
-            self._link = changed
-            return
+        self._link = amend(self._run, self.link, **changes)
 
     def _check(self) -> None:
         if self._run.stopped.is_set():
