@@ -5,11 +5,22 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from interlock.engine.ports import Condition, Equals, GreaterThan, Item, Update
-from interlock.engine.records import Checkpoint, TaskMeta, instant
+from interlock.engine.ports import Condition, Equals, GreaterThan, Item, Table, Update
+from interlock.engine.records import Checkpoint, Due, TaskMeta, instant
 
 NOTHING_ASKED: Mapping[str, Any] = {"ask": None, "approval": False, "required": 1}
 """META of a task whose checkpoint is closed."""
+
+
+def of_due(table: Table, due: Due) -> tuple[TaskMeta, Checkpoint] | None:
+    """The task and the checkpoint of a due row; None if it was closed between the two reads: read again."""
+    meta_item, ask_item = table.get_many(
+        [TaskMeta.key_of(due.tenant, due.task_id), Checkpoint.key_of(due.tenant, due.task_id, due.id)]
+    )
+    if meta_item is None or ask_item is None:
+        raise AssertionError("a due row of a checkpoint that is not there")
+    meta, ask = TaskMeta.read(meta_item), Checkpoint.read(ask_item)
+    return None if ask.status == Checkpoint.OPEN and meta.ask != ask.ask_id else (meta, ask)
 
 
 def in_time(ask: Checkpoint, now: datetime) -> tuple[Condition, ...]:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from interlock.a2a.errors import InvalidParams
 from interlock.a2a.models import JsonObject, Message, TaskState
-from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, of_due
 from interlock.engine.context import (
     Engine,
     Skill,
@@ -157,17 +157,10 @@ def pass_window(engine: Engine, key: Key, due: Due) -> None:
     """
     op = new_id()
     for _ in attempts(engine.clock):
-        meta_item, ask_item = engine.table.get_many(
-            [
-                TaskMeta.key_of(due.tenant, due.task_id),
-                Checkpoint.key_of(due.tenant, due.task_id, due.id),
-            ]
-        )
-        if meta_item is None or ask_item is None:
-            raise AssertionError("a due row of a window that is not there")
-        meta, window = TaskMeta.read(meta_item), Checkpoint.read(ask_item)
-        if window.status == Checkpoint.OPEN and meta.ask != window.ask_id:
-            continue  # closed between the two reads
+        found = of_due(engine.table, due)
+        if found is None:
+            continue
+        meta, window = found
         gone = Delete(key, (Equals("at", due.at),))
         now = engine.clock.now()
         writes: list[Write] = [gone]

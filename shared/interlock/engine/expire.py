@@ -1,7 +1,9 @@
 """A prompt whose time is over."""
 
+from datetime import datetime
+
 from interlock.a2a.models import TaskState
-from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, of_due
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, status
 from interlock.engine.facts import PROMPT_EXPIRED, Fact
 from interlock.engine.halts import halted_in, unless_halted
@@ -17,21 +19,15 @@ def expire(engine: Engine, key: Key, due: Due) -> None:
     """
     op = new_id()
     for _ in attempts(engine.clock):
-        meta_item, ask_item = engine.table.get_many(
-            [
-                TaskMeta.key_of(due.tenant, due.task_id),
-                Checkpoint.key_of(due.tenant, due.task_id, due.id),
-            ]
-        )
-        if meta_item is None or ask_item is None:
-            raise AssertionError("a due row of a prompt that is not there")
-        meta, ask = TaskMeta.read(meta_item), Checkpoint.read(ask_item)
-        if ask.status == Checkpoint.OPEN and meta.ask != ask.ask_id:
-            # Closed between the two reads.
+        found = of_due(engine.table, due)
+        if found is None:
             continue
-        writes: list[Write] = (
-            [Delete(key)] if ask.status != Checkpoint.OPEN else _expiry(engine, meta, ask, key, op)
-        )
+        meta, ask = found
+        writes: list[Write] = [Delete(key)]
+        if ask.status == Checkpoint.OPEN:
+            text = "The deadline passed without an answer: nothing was run."
+            writes += unanswered(meta, ask, text, engine.clock.now(), op)
+            writes += unless_halted(meta)
         try:
             engine.table.write(*writes)
         except ConditionFailed as failed:
@@ -45,11 +41,9 @@ def expire(engine: Engine, key: Key, due: Due) -> None:
         return
 
 
-def _expiry(engine: Engine, meta: TaskMeta, ask: Checkpoint, key: Key, op: str) -> list[Write]:
-    now = engine.clock.now()
-    message = agent_message(meta, "The deadline passed without an answer: nothing was run.")
-    event = Event(status=status(TaskState.FAILED, now, message))
+def unanswered(meta: TaskMeta, ask: Checkpoint, text: str, now: datetime, op: str) -> list[Write]:
+    """Ends the task with its checkpoint."""
+    event = Event(status=status(TaskState.FAILED, now, agent_message(meta, text)))
     fact = Fact(PROMPT_EXPIRED, detail={"prompt": ask.ask_id, "requestedBy": ask.requested_by})
     _, writes = move(meta, event, now=now, op=op, changes={**NOTHING_ASKED}, fact=fact)
-    closed = close_ask(meta, ask.ask_id, Checkpoint.EXPIRED, now)
-    return [*writes, closed, Delete(key), *unless_halted(meta)]
+    return [*writes, close_ask(meta, ask.ask_id, Checkpoint.EXPIRED, now)]

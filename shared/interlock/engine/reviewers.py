@@ -4,15 +4,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from interlock.a2a.errors import InvalidParams, PermissionDenied
-from interlock.a2a.models import Message, TaskState
-from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
-from interlock.engine.context import Engine, agent_message, attempts, move, new_id, status
+from interlock.a2a.models import Message
+from interlock.engine.checkpoints import of_due
+from interlock.engine.context import Engine, attempts, new_id
 from interlock.engine.errors import AnswerRefused
-from interlock.engine.facts import PROMPT_EXPIRED, REVIEWER_ASKED, Fact
+from interlock.engine.expire import unanswered
+from interlock.engine.facts import REVIEWER_ASKED, Fact
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, unless_halted
 from interlock.engine.notices import Tells, to_remind, to_tell
 from interlock.engine.ports import ConditionFailed, Delete, Equals, Key, OutcomeUnknown, Put, Write
-from interlock.engine.records import Checkpoint, Delegation, Due, Event, TaskMeta, instant
+from interlock.engine.records import Checkpoint, Delegation, Due, TaskMeta, instant
 from interlock.engine.view import TaskView
 from interlock.engine.visibility import visible_task
 from interlock.oversight import hitl_prompt, reviewers
@@ -147,14 +148,10 @@ def hop_due(engine: Engine, key: Key, due: Due) -> None:
     """
     op = new_id()
     for _ in attempts(engine.clock):
-        ask_item, meta_item = engine.table.get_many(
-            [Checkpoint.key_of(due.tenant, due.task_id, due.id), TaskMeta.key_of(due.tenant, due.task_id)]
-        )
-        if ask_item is None or meta_item is None:
-            raise AssertionError("a due row of a checkpoint that is not there")
-        ask, meta = Checkpoint.read(ask_item), TaskMeta.read(meta_item)
-        if ask.status == Checkpoint.OPEN and meta.ask != ask.ask_id:
-            continue  # closed between the two reads
+        found = of_due(engine.table, due)
+        if found is None:
+            continue
+        meta, ask = found
         writes: list[Write] = [Delete(key, (Equals("at", due.at),))]
         if ask.status == Checkpoint.OPEN and ask.hop_until == due.at:
             writes += _over(engine, meta, ask, op)
@@ -168,16 +165,13 @@ def hop_due(engine: Engine, key: Key, due: Due) -> None:
         except OutcomeUnknown:
             continue
         engine.waker.wake_notices(due.tenant, due.task_id)
+        if meta.delegates:
+            engine.waker.wake_children(meta.tenant, meta.task_id)
         return
 
 
 def _over(engine: Engine, meta: TaskMeta, ask: Checkpoint, op: str) -> list[Write]:
     hop: Hop = reviewers.current(reviewers.from_json(ask.hops))
     if hop.who == PEOPLE and engine.limits.unanswered == REJECT:
-        now = engine.clock.now()
-        text = "Nobody answered in time: nothing was run."
-        event = Event(status=status(TaskState.FAILED, now, agent_message(meta, text)))
-        fact = Fact(PROMPT_EXPIRED, detail={"prompt": ask.ask_id, "requestedBy": ask.requested_by})
-        _, writes = move(meta, event, now=now, op=op, changes={**NOTHING_ASKED}, fact=fact)
-        return [*writes, close_ask(meta, ask.ask_id, Checkpoint.EXPIRED, now)]
+        return unanswered(meta, ask, "Nobody answered in time: nothing was run.", engine.clock.now(), op)
     return _passed(engine, meta, ask, TIMED_OUT, None, op)

@@ -18,7 +18,7 @@ from interlock.engine.due import handle_due
 from interlock.engine.errors import AnswerRefused
 from interlock.engine.facts import fact_pk
 from interlock.engine.halts import Halted
-from interlock.engine.ports import Put
+from interlock.engine.ports import Put, Update
 from interlock.engine.records import Checkpoint, Delegation, Notice
 from interlock.oversight import delegation, reviewers
 from interlock.oversight.principals import Kind, Principal, Role
@@ -275,6 +275,14 @@ class TestTime:
         task = place.deployment.get(task_id)
         assert task.status.state is TaskState.FAILED
         assert [prompt.status for prompt in place.deployment.prompts(task_id)] == [Checkpoint.EXPIRED]
+
+    def test_what_it_had_delegated_is_canceled_then(self) -> None:
+        place = Place(unanswered="reject")
+        meta = place.deployment.meta(place.deployment.send().id)
+        place.deployment.engine.table.write(Update(meta.key, {"delegates": 1}))
+        place.time_passes(AGENT_HOP)
+        place.time_passes(PEOPLE_HOP)
+        assert place.deployment.waker.children[-1] == (meta.tenant, meta.task_id)
 
     @pytest.mark.parametrize("unanswered", ["escalate", "reject"])
     def test_time_never_approves(self, unanswered: str) -> None:
