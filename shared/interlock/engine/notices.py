@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from interlock.a2a.models import timestamp
+from interlock.engine.checkpoints import of_due
 from interlock.engine.context import Engine, attempts, new_id
 from interlock.engine.facts import NOTICE, Fact
 from interlock.engine.halts import unless_halted
@@ -114,12 +115,10 @@ def to_remind(ask: Checkpoint) -> list[Write]:
 def remind(engine: Engine, key: Key, due: Due) -> None:
     """Nothing is sent while halted: the row stays."""
     for _ in attempts(engine.clock):
-        ask_item, meta_item = engine.table.get_many(
-            [Checkpoint.key_of(due.tenant, due.task_id, due.id), TaskMeta.key_of(due.tenant, due.task_id)]
-        )
-        if ask_item is None or meta_item is None:
-            raise AssertionError("a reminder of a checkpoint that is not there")
-        ask, meta = Checkpoint.read(ask_item), TaskMeta.read(meta_item)
+        found = of_due(engine.table, due)
+        if found is None:
+            continue
+        meta, ask = found
         writes: list[Write] = [Delete(key, (Equals("at", due.at),))]
         if ask.status == Checkpoint.OPEN:
             writes += to_tell(meta, Tells.REMINDER, engine.clock.now(), ask.ask_id)
