@@ -45,8 +45,16 @@ setup: run-setup tools/sam/.venv/.synced tools/a2a-0.3/.venv/.synced tools/a2a-j
 run: run-setup ## a whole deployment on this machine: emulator, both doors, workers (PORT=8000)
 	@exec $(BIN)/python -m tools.laptop.run --port $(PORT)
 
+# Two sets side by side, each with an emulator of its own: much of their time is spent waiting.
 test: setup check ## all checks and tests; starts what it needs
-	$(BIN)/python -m pytest --deselect tests/infrastructure/test_sam.py
+	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 test-deployed test-code
+
+.PHONY: test-deployed test-code
+test-deployed:
+	$(BIN)/python -m pytest tests/e2e tests/infrastructure --deselect tests/infrastructure/test_sam.py
+
+test-code:
+	$(BIN)/python -m pytest --ignore tests/e2e --ignore tests/infrastructure
 
 race: setup ## the races and the exploration at full size
 	INTERLOCK_RACE=full INTERLOCK_PROPERTY_EXAMPLES=20000 INTERLOCK_PROPERTY_ROUNDS=50000 \
