@@ -56,7 +56,7 @@ ANY_APPROVER = Gate()
 class Skill:
     """What the engine knows of a skill. `rerun`: a turn whose worker was lost may be run again.
     `isolated`: only the owner of a task sees it. `declared`: its mode and its reviewer, and `gate`: who
-    approves its start, where that takes it."""
+    approves its start, where that takes it. `radius`: what it can touch, where its card says so."""
 
     agent: str
     id: str
@@ -64,6 +64,7 @@ class Skill:
     isolated: bool = False
     declared: Declared = AUTONOMOUS
     gate: Gate = ANY_APPROVER
+    radius: str | None = None
 
 
 class Directory(Protocol):

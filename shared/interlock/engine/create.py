@@ -156,6 +156,7 @@ def _new_meta(new: New, task_id: str, context_id: str, now: datetime) -> TaskMet
         skill=skill.id,
         rerun=skill.rerun,
         isolated=skill.isolated,
+        radius=skill.radius,
         last_author=caller.id,
         state=TaskState.SUBMITTED.value,
         created_at=at,

@@ -123,6 +123,8 @@ def _after_window(engine: Engine, meta: TaskMeta, skill: Skill, sent: Event, now
         envelope=json.dumps(Envelope(ask_id, text, {"type": "object"}, parse_instant(end)).to_wire()),
         asked_at=instant(now),
         kind=Checkpoint.WINDOW,
+        mode=meta.mode,
+        radius=meta.radius,
         dispatch=True,
         window_ms=ttl,
         deadline=end,

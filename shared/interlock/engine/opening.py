@@ -15,6 +15,7 @@ from interlock.engine.reviewers import opened
 from interlock.oversight import approvals, hitl_prompt, reviewers
 from interlock.oversight.approvals import Asked, Gate
 from interlock.oversight.canonical_json import canonical
+from interlock.oversight.modes import Mode
 from interlock.oversight.reviewers import Hop
 
 NO_DEADLINE = "9999"
@@ -76,6 +77,8 @@ class Opening:
             skill=meta.skill,
             requested_by=meta.owner,
             number=meta.asked + 1,
+            mode=meta.mode if meta.mode != Mode.AUTONOMOUS else None,
+            radius=meta.radius,
             kind=Checkpoint.APPROVAL if asked is not None else Checkpoint.PROMPT,
             dispatch=self.dispatch,
             approval=asked.to_json() if asked is not None else None,

@@ -111,6 +111,8 @@ class TaskMeta(Record):
     """How many checkpoints it has had."""
     mode: str = "autonomous"
     """How much human is in the loop (hitl-mode-v1), as it was when the task was made."""
+    radius: str | None = None
+    """What its skill can touch (blast-v1), where the agent's card says so."""
     to_people: bool = False
     """Whether what it asks goes straight to people (`reviewer: operator`)."""
     by_person: bool = False
@@ -291,6 +293,10 @@ class Checkpoint(Record):
     number: int = 1
     """Of its task, counted from 1."""
     kind: str = "prompt"
+    mode: str | None = None
+    """Of its task; None where that is autonomous."""
+    radius: str | None = None
+    """Of its task."""
     dispatch: bool = False
     """Whether it asks if the task may start at all."""
     window_ms: int | None = None

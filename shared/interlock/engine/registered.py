@@ -137,7 +137,13 @@ class RegisteredAgent:
         else:
             chosen = max(self.skills.values(), key=lambda skill: skill.mode.mode.order)
         # Its turn can be run again: what it has sent is known by its key, and followed.
-        return Skill(self.record.name, chosen.name, rerun=True, declared=chosen.mode)
+        return Skill(
+            self.record.name,
+            chosen.name,
+            rerun=True,
+            declared=chosen.mode,
+            radius=chosen.radius.value if chosen.radius is not None else None,
+        )
 
 
 def local_name(id: str) -> str:  # noqa: A002

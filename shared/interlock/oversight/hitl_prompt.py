@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
+from interlock.oversight.canonical_json import digest
 from interlock.oversight.schema_gate import SchemaRefused, gate
 
 URI = "https://agentic-sandbox.aiwg.io/extensions/hitl-prompt/v1"
@@ -97,6 +98,11 @@ class Envelope:
     @property
     def responders(self) -> "Responders":
         return Responders.parse(self.allowed_responders)
+
+    @property
+    def digest(self) -> str:
+        """What somebody who was shown the prompt and its schema has seen."""
+        return digest({"prompt": self.prompt, "responseSchema": self.response_schema})
 
 
 def is_prompt_id(value: Any) -> bool:

@@ -26,6 +26,7 @@ from interlock.doors.people.door import RefusalBody
 from interlock.oversight import hitl_prompt
 from interlock.oversight.approvals import KEY as KEY_OF_APPROVALS
 from interlock.oversight.approvals import Gate
+from interlock.oversight.canonical_json import digest
 
 YES = {"payload": {"approved": True}}
 KEY = {"Idempotency-Key": "0123456789abcdef"}
@@ -92,20 +93,23 @@ def test_the_inbox_shows_what_waits_and_the_servers_time() -> None:
                 "askedAt": "2026-01-01T12:00:00.000Z",
                 "deadline": "2026-01-01T12:05:00.000Z",
                 "status": "open",
+                "digest": digest({"prompt": "Go on?", "responseSchema": APPROVAL}),
+                "mode": "autonomous",
+                "mayDecide": True,
+                "ifUnanswered": {"what": "ended", "at": "2026-01-01T12:05:00.000Z"},
             }
         ],
         "now": "2026-01-01T12:00:01.500Z",
     }
 
 
-def test_the_inbox_goes_on_where_its_cursor_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.engine.inbox.PAGE_SIZE", 2)
+def test_the_inbox_goes_on_where_its_cursor_says() -> None:
     door = Door()
     for _ in range(2):
         door.deployment.send()
-    first = door.get("/people/checkpoints").json()
+    first = door.get("/people/checkpoints?limit=2").json()
     assert len(first["checkpoints"]) == 2
-    second = door.get(f"/people/checkpoints?cursor={first['cursor']}").json()
+    second = door.get(f"/people/checkpoints?limit=2&cursor={first['cursor']}").json()
     assert len(second["checkpoints"]) == 1
     assert "cursor" not in second
 
@@ -123,6 +127,24 @@ def test_a_cursor_that_is_none_is_refused(cursor: str) -> None:
     refusal(Door().get(f"/people/checkpoints?cursor={cursor}"), 400, "INVALID_PARAMS")
 
 
+@pytest.mark.parametrize("limit", ["0", "101", "-1", "x", "1.5", ""])
+def test_a_page_has_from_1_to_100(limit: str) -> None:
+    refusal(Door().get(f"/people/checkpoints?limit={limit}"), 400, "INVALID_PARAMS")
+
+
+def test_who_calls_is_told_who_they_are_here() -> None:
+    door = Door()
+    assert door.get("/people/me").json() == {
+        "id": ANN.id,
+        "tenant": "acme",
+        "kind": "person",
+        "roles": ["approver"],
+        "now": "2026-01-01T12:00:00.000Z",
+    }
+    assert door.get("/people/me", "nobody").json()["roles"] == []
+    refusal(door.get("/people/me", None), 401, "UNAUTHENTICATED")
+
+
 # One checkpoint.
 
 
@@ -131,7 +153,15 @@ def test_one_checkpoint_is_shown_as_in_the_inbox_also_when_it_is_closed() -> Non
     (listed,) = door.get("/people/checkpoints").json()["checkpoints"]
     assert door.get().json() == listed
     door.answer()
-    assert door.get().json() == {**listed, "status": "answered", "votes": 1}
+    assert listed.pop("ifUnanswered") == {"what": "waits"}
+    assert door.get().json() == {
+        **listed,
+        "status": "answered",
+        "votes": 1,
+        "votesBy": [{"who": ANN.id}],
+        "mayDecide": False,
+        "whyNot": "closed",
+    }
 
 
 def test_a_checkpoint_is_found_by_its_id_in_capitals() -> None:
@@ -432,6 +462,8 @@ def test_what_is_to_be_approved_is_shown_whole() -> None:
         "approvedBy": ["bearer:ben"],
         "required": 2,
     }
+    assert shown["digest"] == DIGEST
+    assert shown["votesBy"] == [{"who": "bearer:ben", "decision": "approve"}]
     assert door.get("/people/checkpoints").json()["checkpoints"] == [shown]
     assert "approval" not in Door().get().json()
 

@@ -38,11 +38,12 @@ async def asks_by_its_text(turn: Turn) -> None:
         await turn.ask(f"{turn.text}?", deadline=deadline)
 
 
-def prompts(deployment: Deployment, who: Principal = ANN) -> list[str]:
+def prompts(deployment: Deployment, who: Principal = ANN, limit: int = 50) -> list[str]:
     found: list[str] = []
     cursor = None
     while True:
-        questions, cursor = open_checkpoints(deployment.engine, who, cursor)
+        questions, cursor = open_checkpoints(deployment.engine, who, cursor, limit)
+        assert len(questions) <= limit
         found += [question.envelope.prompt for question in questions]
         if cursor is None:
             return found
@@ -63,12 +64,11 @@ def test_an_answered_prompt_is_not_in_the_inbox() -> None:
     assert prompts(deployment) == []
 
 
-def test_the_inbox_goes_on_over_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.engine.inbox.PAGE_SIZE", 2)
+def test_the_inbox_goes_on_over_pages() -> None:
     deployment = Deployment(asking())
     for _ in range(5):
         deployment.send()
-    assert len(prompts(deployment)) == 5
+    assert len(prompts(deployment, limit=2)) == 5
 
 
 def test_a_cursor_that_is_none_is_refused() -> None:
@@ -77,12 +77,11 @@ def test_a_cursor_that_is_none_is_refused() -> None:
         open_checkpoints(deployment.engine, ANN, "x")
 
 
-def test_a_cursor_of_another_tenant_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.engine.inbox.PAGE_SIZE", 1)
+def test_a_cursor_of_another_tenant_is_refused() -> None:
     deployment = Deployment(asking())
     deployment.send()
     deployment.send()
-    _, cursor = open_checkpoints(deployment.engine, ANN, None)
+    _, cursor = open_checkpoints(deployment.engine, ANN, None, 1)
     assert cursor is not None
     with pytest.raises(InvalidParams):
         open_checkpoints(deployment.engine, SPY, cursor)
@@ -110,7 +109,7 @@ def test_a_question_says_how_many_have_answered_and_how_many_must() -> None:
     deployment.answer(ANN, task_id, YES)
     deployment.answer(BEN, task_id, {"approved": False})
     ((question,), _) = open_checkpoints(deployment.engine, ANN, None)
-    assert (question.votes, question.envelope.responders.needed) == (2, 3)
+    assert (len(question.votes), question.envelope.responders.needed) == (2, 3)
     assert question.envelope.response_schema == APPROVAL
     assert question.checkpoint.requested_by == AGENT.id
 

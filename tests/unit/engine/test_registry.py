@@ -129,6 +129,7 @@ def test_a_wide_radius_raises_a_mode_and_a_narrow_one_lowers_none() -> None:
         ("autonomous", "declared"),
         ("compound", "declared"),
     ]
+    assert agent.route(message(), "go").radius == "fleet"
 
 
 def test_a_skill_that_the_card_only_declares_is_known_and_not_listed() -> None:

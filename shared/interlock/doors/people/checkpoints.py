@@ -3,70 +3,23 @@
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Header, Path, Request
+from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from pydantic import ConfigDict, Field
 
 from interlock.a2a.errors import InvalidParams
-from interlock.a2a.models import JsonObject, Message, Part, Wire, timestamp
+from interlock.a2a.models import Message, Part, Wire, timestamp
 from interlock.a2a.models import Role as MessageRole
 from interlock.doors.people.door import Cursor, Door, described
+from interlock.doors.people.shown import CheckpointBody, body
 from interlock.engine.answer import Answer, admit_answer
 from interlock.engine.calls import Call
 from interlock.engine.context import new_id
 from interlock.engine.decide import Deciding, decide
 from interlock.engine.errors import store_errors
-from interlock.engine.inbox import Question, checkpoint, open_checkpoints
-from interlock.engine.records import parse_instant
+from interlock.engine.inbox import MAX_PAGE_SIZE, PAGE_SIZE, checkpoint, open_checkpoints
 from interlock.engine.resume import resume_task
-from interlock.oversight import approvals, hitl_prompt, reviewers
+from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.principals import Principal
-
-
-class ApprovalBody(Wire):
-    """What leave is asked for. A decision names the action by `digest`; `requesters` may not approve."""
-
-    action: JsonObject
-    summary: str
-    digest: str
-    approvers: list[str] | None = None
-    requesters: list[str]
-    approved_by: list[str]
-    required: int
-
-
-class HopBody(Wire):
-    """`who` is an agent, `people` or `operators`; `outcome` is there once they have passed it on."""
-
-    who: str
-    outcome: str | None = None
-
-
-class CheckpointBody(Wire):
-    """What waits, or waited, for a person. `prompt` is untrusted text; times are UTC.
-
-    `kind` is prompt, approval, or window: of veto, which asks nothing and passes at its `deadline` unless the
-    task is canceled. `dispatch`: it is about whether the task may start at all. `number` is of its task,
-    counted from 1. `chain`: whom it is put to, one after the other.
-    """
-
-    task_id: str
-    checkpoint_id: str
-    kind: Literal["prompt", "approval", "window"]
-    number: int
-    dispatch: bool
-    chain: list[HopBody]
-    agent: str
-    skill: str
-    requested_by: str
-    prompt: str
-    response_schema: JsonObject
-    allowed_responders: list[str]
-    needed: int
-    votes: int
-    asked_at: str
-    deadline: str | None = None
-    status: str
-    approval: ApprovalBody | None = None
 
 
 class InboxBody(Wire):
@@ -106,6 +59,7 @@ class ResumedBody(Wire):
 
 TaskId = Annotated[str, Path(min_length=1, max_length=256)]
 CheckpointId = Annotated[UUID, Path()]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)]
 IdempotencyKey = Annotated[str | None, Header(min_length=16, max_length=255, pattern=r"^[A-Za-z0-9\-_.:]+$")]
 
 
@@ -114,21 +68,23 @@ def router(door: Door) -> APIRouter:
     Caller = Annotated[Principal, Depends(door.caller)]  # noqa: N806
 
     @routes.get("/checkpoints", response_model_exclude_none=True)
-    def list_open(who: Caller, cursor: Cursor = None) -> InboxBody:
+    def list_open(who: Caller, cursor: Cursor = None, limit: Limit = PAGE_SIZE) -> InboxBody:
         """The open checkpoints of the caller's tenant."""
         with store_errors():
-            questions, following = open_checkpoints(engine, who, cursor)
+            questions, following = open_checkpoints(engine, who, cursor, limit)
+        now = engine.clock.now()
         return InboxBody(
-            checkpoints=[_body(question) for question in questions],
+            checkpoints=[body(question, who, now, engine.limits) for question in questions],
             cursor=following,
-            now=timestamp(engine.clock.now()),
+            now=timestamp(now),
         )
 
     @routes.get("/tasks/{task_id}/checkpoints/{checkpoint_id}", response_model_exclude_none=True)
     def get_one(who: Caller, task_id: TaskId, checkpoint_id: CheckpointId) -> CheckpointBody:
         """One checkpoint, open or closed."""
         with store_errors():
-            return _body(checkpoint(engine, who, task_id, str(checkpoint_id)))
+            found = checkpoint(engine, who, task_id, str(checkpoint_id))
+        return body(found, who, engine.clock.now(), engine.limits)
 
     def decision_body(
         request: Request, body: Annotated[DecisionBody, Depends(door.body(DecisionBody))]
@@ -200,42 +156,3 @@ def router(door: Door) -> APIRouter:
         return ResumedBody()
 
     return routes
-
-
-def _body(question: Question) -> CheckpointBody:
-    found, envelope = question.checkpoint, question.envelope
-    return CheckpointBody(
-        task_id=found.task_id,
-        checkpoint_id=found.ask_id,
-        kind=found.kind,
-        number=found.number,
-        dispatch=found.dispatch,
-        chain=[HopBody(who=hop.who, outcome=hop.outcome) for hop in reviewers.from_json(found.hops)],
-        agent=found.agent,
-        skill=found.skill,
-        requested_by=found.requested_by,
-        prompt=envelope.prompt,
-        response_schema=dict(envelope.response_schema),
-        allowed_responders=list(envelope.allowed_responders),
-        needed=envelope.responders.needed,
-        votes=question.votes,
-        asked_at=timestamp(parse_instant(found.asked_at)),
-        deadline=timestamp(parse_instant(found.deadline)) if found.deadline else None,
-        status=found.status,
-        approval=_approval(question),
-    )
-
-
-def _approval(question: Question) -> ApprovalBody | None:
-    asked = question.asked
-    if asked is None:
-        return None
-    return ApprovalBody(
-        action=asked.action,
-        summary=asked.summary,
-        digest=asked.digest,
-        approvers=sorted(asked.gate.approvers) if asked.gate.approvers is not None else None,
-        requesters=sorted(asked.requesters),
-        approved_by=list(question.approved_by),
-        required=asked.gate.quorum,
-    )
