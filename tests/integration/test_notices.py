@@ -22,11 +22,11 @@ from interlock.engine.notices import (
     GIVEN_UP,
     LONGEST_RETRY,
     MAX_TRIES,
-    TELL,
     UNRENDERED,
     Telling,
     deliver_notices,
 )
+from interlock.engine.tells import TELL
 
 FOR_EVER = 10**6
 QUICKLY = 0.2
@@ -118,7 +118,7 @@ def test_while_a_receiver_is_down_work_goes_on_and_what_it_missed_comes_later(
         assert place.hook.notices == {}
     place.hook.failing = 0
     place.later()
-    assert [place.hook.told(task_id) for task_id in tasks] == [["asked"], ["asked"]]
+    assert [place.hook.told(task_id) for task_id in tasks] == [["asked", "settled"], ["asked"]]
     taken = place.requests
     place.later()
     assert place.requests == taken

@@ -12,8 +12,9 @@ from tests.support.twin import ANN, message
 from interlock.agents import Agent, Mode, Turn
 from interlock.engine.dispatch import SKEW, WINDOW
 from interlock.engine.due import handle_due
-from interlock.engine.notices import Renderer, Telling, Tells, deliver_notices
+from interlock.engine.notices import Renderer, Telling, deliver_notices
 from interlock.engine.ports import Key
+from interlock.engine.tells import Tells
 
 SECONDS = 60.0
 """Of a window of veto."""

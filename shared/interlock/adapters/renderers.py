@@ -25,7 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from interlock.adapters import peer_directory
 from interlock.adapters.aws import create_client
 from interlock.adapters.outbound import Forbidden, NoAnswer, Outbound
-from interlock.engine.notices import Renderer, RenderFailed, Tells
+from interlock.engine.notices import Renderer, RenderFailed
+from interlock.engine.tells import Tells
 
 FRESH_SECONDS = 60.0
 """A document that is changed is used after this at the latest."""

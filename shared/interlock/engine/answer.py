@@ -16,7 +16,7 @@ from typing import Any
 from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.a2a.models import JsonObject, Message, TaskState
 from interlock.engine.away import Place, free, places_of
-from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time, winner
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time, wake_told, winner
 from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid, AnswerRefused
 from interlock.engine.facts import PROMPT_ANSWERED, Fact
@@ -44,11 +44,15 @@ Votes = dict[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """`via` names the channel that it came through; `also` goes into the transaction of the vote."""
+
     by: Principal
     task_id: str
     prompt_id: str
     payload: JsonObject
     message: Message
+    via: str | None = None
+    also: tuple[Write, ...] = ()
 
 
 class Admitted(StrEnum):
@@ -115,6 +119,7 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
             writes = [count_vote(ask, json.dumps(votes), now), fact.put(meta.tenant, now)]
         writes.extend(unless_halted(meta))
         writes.extend(place.checks if place is not None else ())
+        writes.extend(answer.also)
         try:
             engine.table.write(*writes)
         except ConditionFailed as failed:
@@ -125,6 +130,7 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
         if not decides:
             return Admitted.COUNTED, view
         engine.waker.wake_turn(meta.tenant, meta.task_id, view.meta.turn)
+        wake_told(engine.waker, meta)
         return Admitted.ACCEPTED, view
     raise AssertionError("attempts end by raising")
 
@@ -249,6 +255,7 @@ def _fact(ask: Checkpoint, answer: Answer, votes: Votes, *, closes: bool) -> Fac
         "insteadOf": _places(votes)[answer.by.id],
         "requestedBy": ask.requested_by,
         "closes": closes,
+        "via": answer.via,
     }
     return Fact(PROMPT_ANSWERED, answer.by.id, digests={"payload": payload_digest}, detail=detail)
 
@@ -279,4 +286,4 @@ def _closing(
             "votes": json.dumps(votes),
         },
     )
-    return TaskView(moved, [*view.events, event]), [*writes, closed, queue_turn(moved, now)]
+    return TaskView(moved, [*view.events, event]), [*writes, *closed, queue_turn(moved, now)]

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from interlock.a2a.errors import PermissionDenied, TaskNotCancelable
 from interlock.a2a.models import CancelTaskRequest, Task, TaskState
-from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, wake_told
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, status
 from interlock.engine.errors import SendCanceled
 from interlock.engine.facts import CANCEL_REQUESTED, VETO_VETOED, Fact
@@ -44,6 +44,8 @@ def cancel_task(
             engine.table.write(*writes)
         except (ConditionFailed, OutcomeUnknown):
             continue
+        if meta.ask is not None:
+            wake_told(engine.waker, meta)
         if meta.delegates:
             engine.waker.wake_children(meta.tenant, meta.task_id)
         return present(canceled.meta, [*view.events, *canceled.events], extensions)
@@ -65,7 +67,7 @@ def cancellation(
     writes.append(Delete(meta.run_key))
     if meta.ask is not None:
         outcome = Checkpoint.VETOED if vetoed else Checkpoint.CANCELED
-        writes.append(close_ask(meta, meta.ask, outcome, now))
+        writes += close_ask(meta, meta.ask, outcome, now)
     return TaskView(moved, [event]), writes
 
 

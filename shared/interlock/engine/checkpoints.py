@@ -1,12 +1,13 @@
-"""The open checkpoint of a task: how each of its exits closes it."""
+"""The open checkpoint of a task: how each of its exits closes it, and that people are told of that."""
 
 import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from interlock.engine.ports import Condition, Equals, GreaterThan, Item, Table, Update
+from interlock.engine.ports import Condition, Equals, GreaterThan, Item, Table, Update, Waker, Write
 from interlock.engine.records import Checkpoint, Due, TaskMeta, instant
+from interlock.engine.tells import Tells, to_tell
 
 NOTHING_ASKED: Mapping[str, Any] = {"ask": None, "approval": False, "required": 1}
 """META of a task whose checkpoint is closed."""
@@ -42,18 +43,22 @@ def close_ask(
     *,
     conditions: tuple[Condition, ...] = (),
     changes: Item | None = None,
-) -> Update:
-    """Goes into the transaction of the exit. "Still open" is what makes the exits exclude each other (I1).
+) -> list[Write]:
+    """Go into the transaction of the exit. "Still open" is what makes the exits exclude each other (I1).
 
     Its DUE row stays: whoever looks at it when its time has come finds a closed checkpoint, and deletes it.
     """
     closed: Item = {"status": outcome, "closed_at": instant(now), **(changes or {})}
-    return Update(
-        Checkpoint.key_of(meta.tenant, meta.task_id, ask_id),
-        closed,
-        ("view", "view_at"),
-        (Equals("status", Checkpoint.OPEN), *conditions),
-    )
+    key = Checkpoint.key_of(meta.tenant, meta.task_id, ask_id)
+    still_open = (Equals("status", Checkpoint.OPEN), *conditions)
+    told = to_tell(meta, Tells.SETTLED, now, ask_id) if meta.told else []
+    return [Update(key, closed, ("view", "view_at"), still_open), *told]
+
+
+def wake_told(waker: Waker, meta: TaskMeta) -> None:
+    """After an exit. Where this is lost, or left to it, the sweeper finds the notice."""
+    if meta.told:
+        waker.wake_notices(meta.tenant, meta.task_id)
 
 
 def winner(by: str, message_id: str, digest: str) -> str:

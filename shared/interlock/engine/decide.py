@@ -16,12 +16,12 @@ from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.a2a.models import JsonObject, Message, TaskState
 from interlock.engine.answer import Admitted, check_payload
 from interlock.engine.away import Place, free, places_of
-from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time, wake_told
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid
 from interlock.engine.facts import APPROVAL, Fact
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, unless_halted
-from interlock.engine.ports import ConditionFailed, Equals, OutcomeUnknown, Update, Write
+from interlock.engine.ports import ConditionFailed, Equals, OutcomeUnknown, Write
 from interlock.engine.records import Checkpoint, Event, instant
 from interlock.engine.view import TaskView, load_with_ask
 from interlock.engine.visibility import check_context, meta_key, not_found, sees
@@ -57,7 +57,8 @@ OUTCOMES: Mapping[str, str] = {
 class Deciding:
     """A message that carries a decision. `response` is its answer in the dialect of hitl-prompt/v1, if any.
 
-    `changes`: the decider sends the action back instead.
+    `changes`: the decider sends the action back instead. `via` names the channel that it came through; `also`
+    goes into the transaction of the vote.
     """
 
     by: Principal
@@ -65,6 +66,8 @@ class Deciding:
     message: Message
     response: hitl_prompt.Response | None = None
     changes: Changes | None = None
+    via: str | None = None
+    also: tuple[Write, ...] = ()
 
 
 def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
@@ -111,6 +114,7 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
             writes = [count_vote(ask, _stored(votes), now), fact.put(meta.tenant, now)]
         writes.extend(unless_halted(meta))
         writes.extend(place.checks if place is not None else ())
+        writes.extend(deciding.also)
         try:
             engine.table.write(*writes)
         except ConditionFailed as failed:
@@ -122,6 +126,7 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
             return Admitted.COUNTED, view
         if not view.meta.task_state.terminal:
             engine.waker.wake_turn(meta.tenant, meta.task_id, view.meta.turn)
+        wake_told(engine.waker, meta)
         return Admitted.ACCEPTED, view
     raise AssertionError("attempts end by raising")
 
@@ -260,6 +265,7 @@ class Settled:
             "requestId": self.ask.ask_id,
             "decision": self.votes[by].decision,
             "insteadOf": self.votes[by].instead_of,
+            "via": self.deciding.via,
             "requestedBy": self.ask.requested_by,
             "required": asked.gate.quorum,
             "approvedBy": list(self.approvers),
@@ -299,11 +305,11 @@ def _closing(settled: Settled, now: datetime, op: str) -> tuple[TaskView, list[W
         approval=outcome,
     )
     moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=settled.fact(reached=True))
-    writes += [_closed(settled, now), queue_turn(moved, now)]
+    writes += [*_closed(settled, now), queue_turn(moved, now)]
     return TaskView(moved, [*settled.view.events, event]), writes
 
 
-def _closed(settled: Settled, now: datetime) -> Update:
+def _closed(settled: Settled, now: datetime) -> list[Write]:
     return close_ask(
         settled.view.meta,
         settled.ask.ask_id,
@@ -332,7 +338,7 @@ def _dispatch_closing(
     changes = {**NOTHING_ASKED, **({"turn": 1} if starts else {})}
     fact = settled.fact(reached=starts)
     moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
-    writes.append(_closed(settled, now))
+    writes += _closed(settled, now)
     if starts:
         writes.append(queue_turn(moved, now))
     return TaskView(moved, [*settled.view.events, event]), writes

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from interlock.a2a.errors import InvalidParams
 from interlock.a2a.models import JsonObject, Message, TaskState
-from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, of_due
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, of_due, wake_told
 from interlock.engine.context import (
     Engine,
     Skill,
@@ -24,7 +24,7 @@ from interlock.engine.context import (
 )
 from interlock.engine.facts import VETO_OPENED, VETO_PASSED, VETO_RESTARTED, Fact
 from interlock.engine.halts import halted_in, look, unless_halted
-from interlock.engine.notices import Tells, to_remind, to_tell
+from interlock.engine.notices import to_remind
 from interlock.engine.opening import asking_approval
 from interlock.engine.ports import ConditionFailed, Delete, Equals, Key, Missing, OutcomeUnknown, Put, Write
 from interlock.engine.records import (
@@ -36,6 +36,7 @@ from interlock.engine.records import (
     instant,
     parse_instant,
 )
+from interlock.engine.tells import Tells, to_tell
 from interlock.oversight import approvals
 from interlock.oversight.canonical_json import canonical
 from interlock.oversight.hitl_prompt import Envelope
@@ -66,13 +67,12 @@ def start(engine: Engine, meta: TaskMeta, skill: Skill, sent: Event, now: dateti
     """`meta` is that of a task that is about to start at once. Raises `InvalidParams` for an input that can
     not be put before people."""
     mode = skill.declared.mode
-    meta = replace(meta, mode=mode.value)
+    meta = replace(meta, mode=mode.value, told=engine.notices and not meta.isolated)
     if mode is Mode.VETO:
-        return _after_window(engine, meta, skill, sent, now)
+        return _after_window(meta, skill, sent, now)
     if mode in (Mode.GATED, Mode.COMPOUND):
         return _once_approved(engine, meta, skill, sent, now)
-    told = mode is Mode.NOTIFICATION and engine.notices and not meta.isolated
-    notices = to_tell(meta, Tells.STARTED, now) if told else []
+    notices = to_tell(meta, Tells.STARTED, now) if mode is Mode.NOTIFICATION and meta.told else []
     return Start(meta, [sent], [queue_turn(meta, now), *notices])
 
 
@@ -106,7 +106,7 @@ def shown_input(message: Message) -> JsonObject:
     return {"digest": approvals.digest_of({"parts": parts}), "excerpt": message.text[:EXCERPT]}
 
 
-def _after_window(engine: Engine, meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> Start:
+def _after_window(meta: TaskMeta, skill: Skill, sent: Event, now: datetime) -> Start:
     """Nothing runs until the window has ended; whoever may cancel the task vetoes it until then."""
     ttl = skill.declared.veto_ttl_ms
     end = instant(now + timedelta(milliseconds=ttl))
@@ -134,7 +134,7 @@ def _after_window(engine: Engine, meta: TaskMeta, skill: Skill, sent: Event, now
     waiting = replace(meta, turn=0, said=1, ask=ask_id, asked=1)
     due = _row(window)
     writes: list[Write] = [Put(window.key, window.item(), (Missing("v"),)), Put(due.key, due.item())]
-    if engine.notices and not meta.isolated:
+    if meta.told:
         writes += [*to_tell(meta, Tells.ASKED, now, ask_id), *to_remind(window)]
     fact = Fact(VETO_OPENED, meta.owner, detail={"prompt": ask_id, "until": end})
     return Start(waiting, [told], writes, [fact], (due.key, parse_instant(end)))
@@ -191,13 +191,14 @@ def pass_window(engine: Engine, key: Key, due: Due) -> None:
             continue
         if moved is not None:
             engine.waker.wake_turn(moved.tenant, moved.task_id, moved.turn)
+            wake_told(engine.waker, moved)
         return
 
 
 def _passing(meta: TaskMeta, window: Checkpoint, now: datetime, op: str) -> tuple[TaskMeta, list[Write]]:
     fact = Fact(VETO_PASSED, detail={"prompt": window.ask_id})
     moved, writes = move(meta, None, now=now, op=op, changes={**NOTHING_ASKED, "turn": 1}, fact=fact)
-    return moved, [*writes, close_ask(meta, window.ask_id, Checkpoint.PASSED, now), queue_turn(moved, now)]
+    return moved, [*writes, *close_ask(meta, window.ask_id, Checkpoint.PASSED, now), queue_turn(moved, now)]
 
 
 def _anew(meta: TaskMeta, window: Checkpoint, now: datetime, op: str) -> list[Write]:

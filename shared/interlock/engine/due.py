@@ -5,12 +5,13 @@ from interlock.engine.context import Engine
 from interlock.engine.dispatch import WINDOW, pass_window
 from interlock.engine.expire import expire
 from interlock.engine.lease import LAPSE, lapse
-from interlock.engine.notices import REMIND, TELL, remind, tell_due
+from interlock.engine.notices import REMIND, remind, tell_due
 from interlock.engine.ports import Key
 from interlock.engine.push import push_due
 from interlock.engine.records import Due, instant, parse_instant
 from interlock.engine.registry import REFRESH, refresh_due
 from interlock.engine.reviewers import HOP, hop_due
+from interlock.engine.tells import TELL
 
 
 def handle_due(engine: Engine, key: Key) -> None:

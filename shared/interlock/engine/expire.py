@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from interlock.a2a.models import TaskState
-from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, of_due
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, of_due, wake_told
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, status
 from interlock.engine.facts import PROMPT_EXPIRED, Fact
 from interlock.engine.halts import halted_in, unless_halted
@@ -36,6 +36,7 @@ def expire(engine: Engine, key: Key, due: Due) -> None:
             continue
         except OutcomeUnknown:
             continue
+        wake_told(engine.waker, meta)
         if meta.delegates:
             engine.waker.wake_children(meta.tenant, meta.task_id)
         return
@@ -46,4 +47,4 @@ def unanswered(meta: TaskMeta, ask: Checkpoint, text: str, now: datetime, op: st
     event = Event(status=status(TaskState.FAILED, now, agent_message(meta, text)))
     fact = Fact(PROMPT_EXPIRED, detail={"prompt": ask.ask_id, "requestedBy": ask.requested_by})
     _, writes = move(meta, event, now=now, op=op, changes={**NOTHING_ASKED}, fact=fact)
-    return [*writes, close_ask(meta, ask.ask_id, Checkpoint.EXPIRED, now)]
+    return [*writes, *close_ask(meta, ask.ask_id, Checkpoint.EXPIRED, now)]

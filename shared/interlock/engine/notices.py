@@ -7,15 +7,14 @@ holds a task up. A renderer is any way to people: a web hook, a topic, a chat.
 import json
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import timedelta
 from typing import Any, Protocol
 
 from interlock.a2a.models import timestamp
 from interlock.engine.checkpoints import of_due
-from interlock.engine.context import Engine, attempts, new_id
+from interlock.engine.context import Engine, attempts
 from interlock.engine.facts import NOTICE, Fact
 from interlock.engine.halts import unless_halted
 from interlock.engine.ports import (
@@ -25,7 +24,6 @@ from interlock.engine.ports import (
     Equals,
     Item,
     Key,
-    Missing,
     OutcomeUnknown,
     Put,
     Update,
@@ -41,11 +39,11 @@ from interlock.engine.records import (
     parse_instant,
     task_pk,
 )
+from interlock.engine.tells import TELL, Tells, to_tell
 from interlock.oversight import approvals
 
 _log = logging.getLogger(__name__)
 
-TELL = "tell"
 REMIND = "remind"
 REMINDERS = (0.5, 0.8)
 """Of the time that a checkpoint has."""
@@ -56,18 +54,6 @@ LONGEST_RETRY = timedelta(minutes=15)
 UNRENDERED = "a notice has no renderer"
 """Logged; an alarm looks for it, and for:"""
 GIVEN_UP = "a notice was given up"
-
-
-class Tells(StrEnum):
-    """What a notice tells of."""
-
-    STARTED = "started"
-    """A task of a skill that only notifies."""
-    ASKED = "asked"
-    """A checkpoint waits, or a window of veto is open."""
-    REMINDER = "reminder"
-    ESCALATED = "escalated"
-    """Nobody has answered in the time that people have."""
 
 
 class RenderFailed(Exception):
@@ -93,13 +79,6 @@ class Telling:
 
     engine: Engine
     renderers: Renderers
-
-
-def to_tell(meta: TaskMeta, tells: Tells, now: datetime, ask_id: str | None = None) -> list[Write]:
-    """Go into the transaction of what they tell of; afterwards the task's notices are woken for."""
-    notice = Notice(meta.tenant, meta.task_id, new_id(), tells.value, instant(now), ask_id)
-    due = Due(TELL, meta.tenant, meta.task_id, notice.id, instant(now))
-    return [Put(notice.key, notice.item(), (Missing("v"),)), Put(due.key, due.item())]
 
 
 def to_remind(ask: Checkpoint) -> list[Write]:
@@ -168,21 +147,37 @@ def deliver_notices(telling: Telling, tenant: str, task_id: str) -> None:
     if item is None:
         return
     meta = TaskMeta.read(item)
-    for notice in _open(engine, tenant, task_id):
-        _deliver(telling, meta, notice)
-
-
-def _open(engine: Engine, tenant: str, task_id: str) -> Iterable[Notice]:
     page = engine.table.query(task_pk(tenant, task_id), first=NOTICES, last=NOTICES + LAST)
-    found = (Notice.read(item) for _, item in page.rows)
-    return sorted((one for one in found if one.status == Notice.OPEN), key=lambda one: one.at)
+    notices = sorted(map(Notice.read, (item for _, item in page.rows)), key=_order)
+    for number, notice in enumerate(notices):
+        if notice.status == Notice.OPEN:
+            before = [one for one in notices[:number] if one.ask_id == notice.ask_id]
+            notices[number] = _deliver(telling, meta, notice, before)
 
 
-def _deliver(telling: Telling, meta: TaskMeta, notice: Notice) -> None:
+def _order(notice: Notice) -> tuple[str, bool]:
+    """As they were written; of one moment the end comes last."""
+    return notice.at, notice.tells == Tells.SETTLED
+
+
+def _chosen(
+    telling: Telling, meta: TaskMeta, notice: Notice, before: Sequence[Notice]
+) -> Mapping[str, Renderer]:
+    """How a checkpoint ended is told where it was told of, and nowhere else."""
+    choose, interface = telling.renderers.chosen, _interface(meta)
+    if notice.tells != Tells.SETTLED:
+        return choose(Tells(notice.tells), interface)
+    all_ways = {**choose(Tells.ESCALATED, interface), **choose(Tells.ASKED, interface)}
+    told = {name for one in before for name in one.told.split()}
+    return {name: renderer for name, renderer in all_ways.items() if name in told}
+
+
+def _deliver(telling: Telling, meta: TaskMeta, notice: Notice, before: Sequence[Notice]) -> Notice:
+    """`before`: those of the same checkpoint. The notice as it is then."""
     engine = telling.engine
     done = set(notice.told.split())
     try:
-        chosen = telling.renderers.chosen(Tells(notice.tells), _interface(meta))
+        chosen = _chosen(telling, meta, notice, before)
         document = _document(engine, meta, notice)
         failed = [
             name
@@ -192,16 +187,20 @@ def _deliver(telling: Telling, meta: TaskMeta, notice: Notice) -> None:
     except RenderFailed as error:
         _log.warning("renderers can not be chosen", extra={"why": str(error)})
         chosen, failed = {}, ["-"]
+    settled = notice.tells == Tells.SETTLED
+    if settled and any(one.status == Notice.OPEN for one in before):
+        # Somebody may be telling of it right now: that ends first.
+        failed.append("-")
     changes: Item = {"told": " ".join(sorted(done)), "tries": notice.tries + 1}
     facts: list[Write] = []
     if not failed:
-        changes["status"] = Notice.TOLD if chosen else Notice.UNRENDERED
-        if not chosen:
+        changes["status"] = Notice.TOLD if chosen or settled else Notice.UNRENDERED
+        if changes["status"] == Notice.UNRENDERED:
             _log.error(UNRENDERED, extra={"task_id": meta.task_id})
-        fact = Fact(
-            NOTICE, detail={"tells": notice.tells, "prompt": notice.ask_id, "renderers": sorted(done)}
-        )
-        facts = [fact.about(meta).put(meta.tenant, engine.clock.now())]
+        detail = {"tells": notice.tells, "prompt": notice.ask_id, "renderers": sorted(done)}
+        if done or not settled:
+            fact = Fact(NOTICE, detail=detail)
+            facts = [fact.about(meta).put(meta.tenant, engine.clock.now())]
     elif notice.tries + 1 >= MAX_TRIES:
         changes["status"] = Notice.PARKED
         _log.error(GIVEN_UP, extra={"task_id": meta.task_id, "renderers": failed})
@@ -209,10 +208,11 @@ def _deliver(telling: Telling, meta: TaskMeta, notice: Notice) -> None:
         engine.table.write(Update(notice.key, changes, conditions=(Equals("tries", notice.tries),)), *facts)
     except (ConditionFailed, OutcomeUnknown):
         _log.info("a notice was delivered twice, or may be", extra={"task_id": meta.task_id})
-        return
+        return notice
     if failed and notice.tries == 0:
         guard = Due(TELL, notice.tenant, notice.task_id, notice.id, notice.at)
         engine.waker.wake_timer(guard.key, engine.clock.now() + FIRST_RETRY)
+    return Notice.read({**notice.item(), **changes})
 
 
 def _rendered(

@@ -119,6 +119,8 @@ class TaskMeta(Record):
     """Whether its owner is a person."""
     dispatchers: str = ""
     """The agents that have delegated it, nearest first, beyond its owner; as they were recorded here."""
+    told: bool = False
+    """Whether people are told of it: then also how what it asked has ended."""
     source: str | None = None
     """Where the work came from, as its caller says: where to tell of it, never who may decide. JSON text."""
     last_author: str | None = None

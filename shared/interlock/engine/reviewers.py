@@ -11,9 +11,10 @@ from interlock.engine.errors import AnswerRefused
 from interlock.engine.expire import unanswered
 from interlock.engine.facts import REVIEWER_ASKED, Fact
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, unless_halted
-from interlock.engine.notices import Tells, to_remind, to_tell
+from interlock.engine.notices import to_remind
 from interlock.engine.ports import ConditionFailed, Delete, Equals, Key, OutcomeUnknown, Put, Write
 from interlock.engine.records import Checkpoint, Delegation, Due, TaskMeta, instant
+from interlock.engine.tells import Tells, to_tell
 from interlock.engine.view import TaskView
 from interlock.engine.visibility import visible_task
 from interlock.oversight import hitl_prompt, reviewers

@@ -14,7 +14,7 @@ from interlock.a2a.models import (
 )
 from interlock.a2a.models import Role as MessageRole
 from interlock.engine.answer import Answer, answered_task
-from interlock.engine.checkpoints import NOTHING_ASKED, close_ask
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, wake_told
 from interlock.engine.context import (
     Directory,
     Engine,
@@ -186,7 +186,7 @@ def continue_task(
         moved, writes = move(meta, event, now=now, op=op, changes=changes)
         writes.append(queue_turn(moved, now))
         if meta.ask is not None:
-            writes.append(close_ask(meta, meta.ask, Checkpoint.SUPERSEDED, now))
+            writes += close_ask(meta, meta.ask, Checkpoint.SUPERSEDED, now)
         if key is not None:
             writes.append(note_key(caller, key, task_id, message))
         writes.extend(unless_halted(meta))
@@ -201,6 +201,8 @@ def continue_task(
         view = TaskView(moved, [*view.events, event])
         break
     engine.waker.wake_turn(caller.tenant, task_id, moved.turn)
+    if meta.ask is not None:
+        wake_told(engine.waker, meta)
     return view
 
 

@@ -20,7 +20,8 @@ from interlock.adapters.renderers import (
     signature,
     sns_client,
 )
-from interlock.engine.notices import RenderFailed, Tells
+from interlock.engine.notices import RenderFailed
+from interlock.engine.tells import Tells
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HOOK = {"kind": "webhook", "url": "https://hooks.example/in", "secret": SECRET}

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.support.approvals import asking_leave, decide
 from tests.support.halting import halt, resume, walk_all
-from tests.support.twin import ANN, CAROL, Deployment, asking, message, no_answer, once
+from tests.support.twin import AGENT, ANN, CAROL, Deployment, asking, message, no_answer, once
 
 from interlock.a2a.models import TaskState
 from interlock.agents import Agent, Mode, Turn
@@ -23,10 +23,10 @@ from interlock.engine.notices import (
     Renderer,
     RenderFailed,
     Telling,
-    Tells,
     deliver_notices,
 )
 from interlock.engine.records import Notice
+from interlock.engine.tells import Tells
 
 MINUTE = timedelta(minutes=1)
 
@@ -80,6 +80,10 @@ class Place:
         pk = self.deployment.meta(task_id).key.pk
         found = [Notice.read(item) for _, item in self.deployment.table.query(pk, first="NOTE#").rows]
         return sorted((one for one in found if isinstance(one, Notice)), key=lambda one: one.at)
+
+    def expire(self) -> None:
+        self.deployment.clock.advance(601)
+        self.fall_due("deadline")
 
     def fall_due(self, kind: str) -> int:
         """Handles the rows of a kind that are due; how many there were."""
@@ -158,7 +162,7 @@ def test_nobody_is_reminded_of_what_is_answered() -> None:
     place.deployment.clock.advance(500)
     assert place.fall_due("remind") == 2
     place.deliver(task_id)
-    assert place.surface.told == ["asked"]
+    assert place.surface.told == ["asked", "settled"]
     assert not [item for item in place.deployment.due_rows().values() if item["kind"] == "remind"]
 
 
@@ -184,10 +188,83 @@ def test_a_surface_that_is_down_holds_nothing_up_and_is_told_later() -> None:
     place.surface.up = True
     place.deployment.waker.notices.clear()
     place.deployment.clock.advance(10)
-    assert place.fall_due("tell") == 1
-    assert place.deployment.waker.notices == [("acme", task_id)]
+    assert place.fall_due("tell") == 2
+    assert set(place.deployment.waker.notices) == {("acme", task_id)}
     place.deliver(task_id)
-    assert place.surface.told == ["asked"]
+    assert place.surface.told == ["asked", "settled"]
+
+
+ENDS: dict[str, Callable[[Place, str], object]] = {
+    "answered": lambda place, task_id: place.deployment.answer(ANN, task_id, {"approved": True}),
+    "superseded": lambda place, task_id: place.deployment.send(message("no", task_id=task_id), CAROL),
+    "canceled": lambda place, task_id: place.deployment.cancel(task_id, CAROL),
+    "expired": lambda place, task_id: place.expire(),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_however_a_question_ends_that_is_told_where_it_was_told_of(how: str) -> None:
+    place = Place(asking(deadline=timedelta(minutes=10)))
+    elsewhere = Surface()
+    place.surfaces.by_interface["discord"] = {"discord": elsewhere}
+    task_id = place.ask()
+    place.deliver(task_id)
+    place.deployment.waker.notices.clear()
+    ENDS[how](place, task_id)
+    assert ("acme", task_id) in place.deployment.waker.notices
+    place.deliver(task_id)
+    place.deliver(task_id)
+    asked, settled = place.surface.shown[0][1], place.surface.shown[1][1]
+    assert (settled["tells"], settled["checkpoint"]["status"]) == ("settled", how)
+    assert settled["checkpoint"]["id"] == asked["checkpoint"]["id"]
+    assert elsewhere.told == []
+
+
+def test_an_end_is_told_by_those_alone_who_told_of_the_question() -> None:
+    place = Place(asking())
+    task_id = place.ask()
+    place.deliver(task_id)
+    late = Surface()
+    place.surfaces.default["late"] = late
+    place.deployment.answer(ANN, task_id, {"approved": True})
+    place.deliver(task_id)
+    assert (place.surface.told, late.told) == (["asked", "settled"], [])
+
+
+def test_an_end_waits_for_who_is_still_telling_of_the_question() -> None:
+    """One worker tells of the question while it is answered, and another of the answer."""
+    place = Place(asking())
+    task_id = place.ask()
+    slow = place.surface.render
+
+    def render(notice_id: str, document: Mapping[str, Any]) -> None:
+        place.surface.render = refuse  # type: ignore[method-assign]
+        place.deployment.answer(ANN, task_id, {"approved": True})
+        place.deliver(task_id)
+        assert [one.status for one in place.notices(task_id)] == [Notice.OPEN, Notice.OPEN]
+        place.surface.render = slow  # type: ignore[method-assign]
+        slow(notice_id, document)
+
+    def refuse(notice_id: str, document: Mapping[str, Any]) -> None:
+        raise RenderFailed("being told")
+
+    place.surface.render = render  # type: ignore[method-assign]
+    place.deliver(task_id)
+    place.deliver(task_id)
+    place.deliver(task_id)
+    assert place.surface.told[-1] == "settled"
+    assert {one.status for one in place.notices(task_id)} == {Notice.TOLD}
+
+
+def test_nothing_is_said_of_the_end_of_what_nobody_was_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    """The agent that dispatched it answers, before people are asked."""
+    place = Place(asking())
+    task_id = place.deployment.send().id
+    place.deployment.answer(AGENT, task_id, {"approved": True})
+    with caplog.at_level(logging.ERROR):
+        place.deliver(task_id)
+    assert (place.surface.told, caplog.records) == ([], [])
+    assert [one.status for one in place.notices(task_id)] == [Notice.TOLD]
 
 
 def test_what_a_surface_does_not_take_comes_again_without_waiting_for_the_sweeper() -> None:
