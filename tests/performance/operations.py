@@ -22,7 +22,7 @@ from interlock.engine.context import Limits, new_id
 from interlock.engine.due import handle_due
 from interlock.engine.facts import fact_pk
 from interlock.engine.halt import declare, lift, walk
-from interlock.engine.inbox import checkpoint, open_checkpoints
+from interlock.engine.inbox import checkpoint, history, open_checkpoints
 from interlock.engine.records import SHARDS, Run
 from interlock.engine.run_turn import TurnRun, start
 from interlock.engine.seal import Sealer, seal
@@ -174,6 +174,10 @@ def _reads() -> Iterator[OperationCost]:
         f"list {PAGE} tasks with their histories", lambda: twin.listed(page_size=PAGE, history_length=10)
     )
     yield counted.cost(f"list {PAGE} open checkpoints", lambda: open_checkpoints(twin.engine, ANN, None), 1)
+    done = Counted()
+    for _ in range(PAGE + 1):
+        done.answer_of(done.waiting())()
+    yield done.cost(f"list {PAGE} closed checkpoints", lambda: history(done.twin.engine, ANN, None), 1)
     prompt = twin.open_prompt(tasks[0].id)
     yield counted.cost("get a checkpoint", lambda: checkpoint(twin.engine, ANN, tasks[0].id, prompt), 1)
 

@@ -225,7 +225,8 @@ class DynamoTable:
             if end is None:
                 return Page(tuple(rows), None)
             request["ExclusiveStartKey"] = end
-            if limit is None:
+            if limit is None or not equals:
+                # What is not filtered is one request a page, which ends at 1 MB.
                 break
         key, item = _row(request["ExclusiveStartKey"])
         return Page(tuple(rows), view_cursor(view, str(item["view_at"]), key))

@@ -280,6 +280,8 @@ def _closing(
         ask.ask_id,
         Checkpoint.ANSWERED,
         now,
+        by=answer.by.id,
+        turn=moved.turn,
         conditions=(Equals("rev", ask.rev), *in_time(ask, now)),
         changes={
             "winner": winner(answer.by.id, answer.message.message_id, votes[answer.by.id][0]),

@@ -67,7 +67,7 @@ def cancellation(
     writes.append(Delete(meta.run_key))
     if meta.ask is not None:
         outcome = Checkpoint.VETOED if vetoed else Checkpoint.CANCELED
-        writes += close_ask(meta, meta.ask, outcome, now)
+        writes += close_ask(meta, meta.ask, outcome, now, by=by)
     return TaskView(moved, [event]), writes
 
 

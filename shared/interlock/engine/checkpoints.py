@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from interlock.engine.ports import Condition, Equals, GreaterThan, Item, Table, Update, Waker, Write
-from interlock.engine.records import Checkpoint, Due, TaskMeta, instant
+from interlock.engine.records import Checkpoint, Due, TaskMeta, history_view, instant
 from interlock.engine.tells import Tells, to_tell
 
 NOTHING_ASKED: Mapping[str, Any] = {"ask": None, "approval": False, "required": 1}
@@ -41,18 +41,28 @@ def close_ask(
     outcome: str,
     now: datetime,
     *,
+    by: str | None = None,
+    turn: int | None = None,
     conditions: tuple[Condition, ...] = (),
     changes: Item | None = None,
 ) -> list[Write]:
     """Go into the transaction of the exit. "Still open" is what makes the exits exclude each other (I1).
 
+    `by` is whose act it was, `turn` the one that is queued with it. It moves from the inbox into the history.
     Its DUE row stays: whoever looks at it when its time has come finds a closed checkpoint, and deletes it.
     """
-    closed: Item = {"status": outcome, "closed_at": instant(now), **(changes or {})}
+    at = instant(now)
+    closed: Item = {"status": outcome, "closed_at": at, **(changes or {})}
+    if by is not None:
+        closed["closed_by"] = by
+    if turn is not None:
+        closed["turn"] = turn
+    if not meta.isolated:
+        closed |= {"view": history_view(meta.tenant), "view_at": f"{at}#{ask_id}"}
     key = Checkpoint.key_of(meta.tenant, meta.task_id, ask_id)
     still_open = (Equals("status", Checkpoint.OPEN), *conditions)
     told = to_tell(meta, Tells.SETTLED, now, ask_id) if meta.told else []
-    return [Update(key, closed, ("view", "view_at"), still_open), *told]
+    return [Update(key, closed, conditions=still_open), *told]
 
 
 def wake_told(waker: Waker, meta: TaskMeta) -> None:

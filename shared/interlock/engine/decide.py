@@ -21,7 +21,7 @@ from interlock.engine.context import Engine, agent_message, attempts, move, new_
 from interlock.engine.errors import AnswerInvalid
 from interlock.engine.facts import APPROVAL, Fact
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, unless_halted
-from interlock.engine.ports import ConditionFailed, Equals, OutcomeUnknown, Write
+from interlock.engine.ports import ConditionFailed, Equals, Item, OutcomeUnknown, Write
 from interlock.engine.records import Checkpoint, Event, instant
 from interlock.engine.view import TaskView, load_with_ask
 from interlock.engine.visibility import check_context, meta_key, not_found, sees
@@ -305,18 +305,23 @@ def _closing(settled: Settled, now: datetime, op: str) -> tuple[TaskView, list[W
         approval=outcome,
     )
     moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=settled.fact(reached=True))
-    writes += [*_closed(settled, now), queue_turn(moved, now)]
+    writes += [*_closed(settled, now, moved.turn), queue_turn(moved, now)]
     return TaskView(moved, [*settled.view.events, event]), writes
 
 
-def _closed(settled: Settled, now: datetime) -> list[Write]:
+def _closed(settled: Settled, now: datetime, turn: int | None) -> list[Write]:
+    changes: Item = {"votes": _stored(settled.votes)}
+    if settled.decision.comment is not None:
+        changes["comment"] = settled.decision.comment
     return close_ask(
         settled.view.meta,
         settled.ask.ask_id,
         settled.outcome,
         now,
+        by=settled.deciding.by.id,
+        turn=turn,
         conditions=(Equals("rev", settled.ask.rev), *in_time(settled.ask, now)),
-        changes={"votes": _stored(settled.votes)},
+        changes=changes,
     )
 
 
@@ -338,7 +343,7 @@ def _dispatch_closing(
     changes = {**NOTHING_ASKED, **({"turn": 1} if starts else {})}
     fact = settled.fact(reached=starts)
     moved, writes = move(meta, event, now=now, op=op, changes=changes, fact=fact)
-    writes += _closed(settled, now)
+    writes += _closed(settled, now, moved.turn if starts else None)
     if starts:
         writes.append(queue_turn(moved, now))
     return TaskView(moved, [*settled.view.events, event]), writes

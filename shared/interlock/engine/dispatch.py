@@ -198,7 +198,8 @@ def pass_window(engine: Engine, key: Key, due: Due) -> None:
 def _passing(meta: TaskMeta, window: Checkpoint, now: datetime, op: str) -> tuple[TaskMeta, list[Write]]:
     fact = Fact(VETO_PASSED, detail={"prompt": window.ask_id})
     moved, writes = move(meta, None, now=now, op=op, changes={**NOTHING_ASKED, "turn": 1}, fact=fact)
-    return moved, [*writes, *close_ask(meta, window.ask_id, Checkpoint.PASSED, now), queue_turn(moved, now)]
+    closed = close_ask(meta, window.ask_id, Checkpoint.PASSED, now, turn=moved.turn)
+    return moved, [*writes, *closed, queue_turn(moved, now)]
 
 
 def _anew(meta: TaskMeta, window: Checkpoint, now: datetime, op: str) -> list[Write]:

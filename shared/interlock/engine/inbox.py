@@ -1,4 +1,4 @@
-"""What people see: the open checkpoints of their tenant."""
+"""What people see: the open checkpoints of their tenant, and the closed ones."""
 
 from dataclasses import replace
 
@@ -6,8 +6,8 @@ from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.engine.answer import places_for
 from interlock.engine.context import Engine
 from interlock.engine.decide import names
-from interlock.engine.records import Checkpoint, TaskMeta, inbox_view
-from interlock.engine.shown import Question, WhyNot, question
+from interlock.engine.records import Checkpoint, TaskMeta, history_view, inbox_view
+from interlock.engine.shown import Question, WhyNot, delivery, question
 from interlock.engine.visibility import not_found, sees
 from interlock.oversight.principals import Principal, Role
 
@@ -23,6 +23,13 @@ def open_checkpoints(
     Raises `PermissionDenied` for who is neither approver nor operator.
     """
     return _page(engine, caller, inbox_view(caller.tenant), cursor, limit)
+
+
+def history(
+    engine: Engine, caller: Principal, cursor: str | None, limit: int = PAGE_SIZE
+) -> tuple[list[Question], str | None]:
+    """The tenant's closed checkpoints, the newest first; as `open_checkpoints`."""
+    return _page(engine, caller, history_view(caller.tenant), cursor, limit, descending=True)
 
 
 def _page(
@@ -44,13 +51,13 @@ def checkpoint(engine: Engine, caller: Principal, task_id: str, ask_id: str) -> 
     item, meta_item = engine.table.get_many([key, TaskMeta.key_of(caller.tenant, task_id)])
     if item is None or meta_item is None:
         raise not_found(task_id)
-    found, meta = question(item), TaskMeta.read(meta_item)
-    if found.why_not(caller, engine.clock.now()) is WhyNot.NOT_NAMED:
+    found, meta, now = question(item), TaskMeta.read(meta_item), engine.clock.now()
+    if found.why_not(caller, now) is WhyNot.NOT_NAMED:
         found = replace(found, stands_in=_is_named(engine, caller, meta, found))
     named = found.stands_in or (not sees(caller, meta) and _is_named(engine, caller, meta, found))
     if not (sees(caller, meta) or (not meta.isolated and named)):
         raise not_found(task_id)
-    return found
+    return replace(found, delivery=delivery(found.checkpoint, meta, now, engine.limits))
 
 
 def _is_named(engine: Engine, caller: Principal, meta: TaskMeta, found: Question) -> bool:

@@ -166,7 +166,10 @@ class Views(Protocol):
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page:
-        """At most `limit` items that match `equals`. Raises `ValueError` for a cursor not ours."""
+        """At most `limit` items that match `equals`, and fewer where they are large: pages end at 1 MB.
+
+        Without `equals` it is one request. Raises `ValueError` for a cursor not ours.
+        """
 
     def count_view(
         self,

@@ -96,6 +96,7 @@ class TaskMeta(Record):
     fence: int = 0
     inputs: int = 1
     claim: str | None = None
+    claimed_at: str | None = None
     ask: str | None = None
     said: int | None = None
     """Sequence number of the event that carries the current status message."""
@@ -275,7 +276,7 @@ class Checkpoint(Record):
 
     `envelope` is the hitl-prompt/v1 envelope, `votes` maps a person to `[digest of the payload, message id]`,
     `winner` is `[identity, message id, digest of the payload]`: all JSON text. `requested_by` is the owner
-    of the task. While it is open it is in the tenant's inbox.
+    of the task. While it is open it is in the tenant's inbox, and in its history after that.
 
     Of an approval request (`kind`), `approval` is what it asks and of whom, as JSON text, and `votes` maps a
     person to `[decision, digest of the action]`, and the digest of an edited one if that was wanted.
@@ -316,6 +317,12 @@ class Checkpoint(Record):
     deadline: str | None = None
     winner: str | None = None
     closed_at: str | None = None
+    closed_by: str | None = None
+    """Whose decision or cancel closed it; None where a time passed."""
+    comment: str | None = None
+    """Of the decision that closed it."""
+    turn: int | None = None
+    """The turn that was queued with what was decided, if one was."""
     view: str | None = None
     view_at: str | None = None
 
@@ -352,6 +359,10 @@ class Checkpoint(Record):
 
 def inbox_view(tenant: str) -> str:
     return f"INBOX#{tenant}"
+
+
+def history_view(tenant: str) -> str:
+    return f"DONE#{tenant}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,12 @@ def claim(engine: Engine, tenant: str, task_id: str, turn: int) -> "TurnRun | No
         if meta.claimed >= turn:
             return None
         now = engine.clock.now()
-        changes: dict[str, Any] = {"fence": meta.fence + 1, "claimed": turn, "claim": claim_id}
+        changes: dict[str, Any] = {
+            "fence": meta.fence + 1,
+            "claimed": turn,
+            "claim": claim_id,
+            "claimed_at": instant(now),
+        }
         starts = meta.task_state is TaskState.SUBMITTED
         event = Event(status=status(TaskState.WORKING, now)) if starts else None
         fact = Fact(RUN_STARTED, detail={"agent": meta.agent, "skill": meta.skill})

@@ -186,7 +186,7 @@ def continue_task(
         moved, writes = move(meta, event, now=now, op=op, changes=changes)
         writes.append(queue_turn(moved, now))
         if meta.ask is not None:
-            writes += close_ask(meta, meta.ask, Checkpoint.SUPERSEDED, now)
+            writes += close_ask(meta, meta.ask, Checkpoint.SUPERSEDED, now, by=caller.id)
         if key is not None:
             writes.append(note_key(caller, key, task_id, message))
         writes.extend(unless_halted(meta))

@@ -7,13 +7,13 @@ at the decision.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from interlock.engine.context import Limits
 from interlock.engine.decide import asked_of
 from interlock.engine.ports import Item
-from interlock.engine.records import Checkpoint, instant
+from interlock.engine.records import Checkpoint, TaskMeta, instant, parse_instant
 from interlock.engine.reviewers import REJECT
 from interlock.oversight import hitl_prompt, reviewers
 from interlock.oversight.approvals import Asked, approved_by
@@ -44,6 +44,26 @@ class Next(StrEnum):
     STARTS = "starts"
 
 
+class Reached(StrEnum):
+    """Whether the agent has what was decided."""
+
+    ACCEPTED = "accepted"
+    """Its next turn is queued."""
+    DELIVERED = "delivered"
+    """Its next turn has begun."""
+    RETRYING = "retrying"
+    """Its next turn is queued for long, and woken for again."""
+    NOT_NEEDED = "not-needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """`at` is when the turn began, unless there was another one since."""
+
+    status: Reached
+    at: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Vote:
     """`decision` is of an approval; `instead_of` is in whose place it was cast."""
@@ -64,6 +84,8 @@ class Question:
     asked: Asked | None = None
     approved_by: tuple[str, ...] = ()
     stands_in: bool = False
+    delivery: Delivery | None = None
+    """Of a closed one, where its task was read too."""
 
     @property
     def digest(self) -> str:
@@ -116,6 +138,20 @@ def question(item: Item) -> Question:
     decided = {who: Decided(*vote) for who, vote in votes.items()}
     cast = [Vote(who, vote.decision, vote.instead_of) for who, vote in decided.items()]
     return Question(found, envelope, tuple(cast), asked, tuple(approved_by(decided, asked.digest)))
+
+
+def delivery(found: Checkpoint, meta: TaskMeta, now: datetime, limits: Limits) -> Delivery | None:
+    """None: it is open."""
+    if found.closed_at is None:
+        return None
+    if found.turn is None:
+        return Delivery(Reached.NOT_NEEDED)
+    if meta.claimed >= found.turn:
+        return Delivery(Reached.DELIVERED, meta.claimed_at if meta.claimed == found.turn else None)
+    if meta.task_state.terminal:
+        return Delivery(Reached.NOT_NEEDED)
+    late = parse_instant(found.closed_at) + timedelta(seconds=limits.wake_again) <= now
+    return Delivery(Reached.RETRYING if late else Reached.ACCEPTED)
 
 
 def over(found: Checkpoint, now: datetime) -> bool:

@@ -145,6 +145,21 @@ def test_who_calls_is_told_who_they_are_here() -> None:
     refusal(door.get("/people/me", None), 401, "UNAUTHENTICATED")
 
 
+def test_the_history_goes_on_where_its_cursor_says() -> None:
+    door = Door()
+    door.answer()
+    for _ in range(2):
+        door.deployment.clock.advance(1)
+        door.deployment.cancel(door.deployment.send().id)
+    first = door.get("/people/history?limit=2").json()
+    assert [one["outcome"] for one in first["checkpoints"]] == ["canceled", "canceled"]
+    second = door.get(f"/people/history?limit=2&cursor={first['cursor']}").json()
+    assert [one["outcome"] for one in second["checkpoints"]] == ["answered"]
+    assert "cursor" not in second
+    refusal(door.get("/people/history", "nobody"), 403, "PERMISSION_DENIED")
+    refusal(door.get("/people/history?cursor=x"), 400, "INVALID_PARAMS")
+
+
 # One checkpoint.
 
 
@@ -154,6 +169,7 @@ def test_one_checkpoint_is_shown_as_in_the_inbox_also_when_it_is_closed() -> Non
     assert door.get().json() == listed
     door.answer()
     assert listed.pop("ifUnanswered") == {"what": "waits"}
+    closed = {"closedAt": "2026-01-01T12:00:00.000Z", "decidedBy": ANN.id, "outcome": "answered"}
     assert door.get().json() == {
         **listed,
         "status": "answered",
@@ -161,7 +177,13 @@ def test_one_checkpoint_is_shown_as_in_the_inbox_also_when_it_is_closed() -> Non
         "votesBy": [{"who": ANN.id}],
         "mayDecide": False,
         "whyNot": "closed",
+        **closed,
+        "delivery": {"status": "delivered", "at": "2026-01-01T12:00:00.000Z"},
     }
+    (old,) = door.get("/people/history").json()["checkpoints"]
+    shown = door.get().json()
+    del shown["delivery"]
+    assert old == shown
 
 
 def test_a_checkpoint_is_found_by_its_id_in_capitals() -> None:

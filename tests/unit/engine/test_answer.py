@@ -102,7 +102,7 @@ def test_an_accepted_answer_consumes_its_prompt() -> None:
     deployment.answer(ANN, task_id, YES, message_id="m-1")
     (prompt,) = deployment.prompts(task_id)
     assert prompt.status == Checkpoint.ANSWERED
-    assert prompt.view is None
+    assert (prompt.view, prompt.view_at) == ("DONE#acme", f"{prompt.closed_at}#{prompt.ask_id}")
     assert json.loads(prompt.winner or "")[:2] == [ANN.id, "m-1"]
 
 

@@ -35,7 +35,7 @@ def test_a_waiting_task_is_canceled_and_its_prompt_closed() -> None:
     assert task.status.state is TaskState.CANCELED
     assert task.status.message is None
     (prompt,) = deployment.prompts(task_id)
-    assert (prompt.status, prompt.view) == (Checkpoint.CANCELED, None)
+    assert (prompt.status, prompt.view) == (Checkpoint.CANCELED, "DONE#acme")
     assert deployment.meta(task_id).ask is None
     with pytest.raises(AnswerRefused):
         deployment.answer(ANN, task_id, {"approved": True}, prompt_id=prompt.ask_id)

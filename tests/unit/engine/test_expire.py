@@ -51,7 +51,7 @@ def test_when_the_time_is_over_the_task_fails_and_nothing_is_run() -> None:
     assert task.status.message is not None
     assert "nothing was run" in task.status.message.text
     (prompt,) = deployment.prompts(task_id)
-    assert (prompt.status, prompt.view, prompt.winner) == (Checkpoint.EXPIRED, None, None)
+    assert (prompt.status, prompt.view, prompt.winner) == (Checkpoint.EXPIRED, "DONE#acme", None)
     assert deployment.due_rows() == deployment.run_rows() == {}
     assert ran == []
     assert deployment.meta(task_id).ask is None

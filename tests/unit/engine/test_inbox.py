@@ -23,7 +23,8 @@ from tests.support.twin import (
 
 from interlock.a2a.errors import InvalidParams, PermissionDenied, TaskNotFound
 from interlock.agents import Turn
-from interlock.engine.inbox import checkpoint, open_checkpoints
+from interlock.engine.due import handle_due
+from interlock.engine.inbox import checkpoint, history, open_checkpoints
 from interlock.engine.records import Checkpoint
 from interlock.oversight.approvals import Gate
 from interlock.oversight.principals import Principal
@@ -162,3 +163,57 @@ def test_for_others_it_is_as_if_it_were_not_there(who: Principal) -> None:
         with pytest.raises(TaskNotFound) as caught:
             checkpoint(deployment.engine, who, task_id, prompt_id)
         assert caught.value.metadata == {"taskId": task_id}
+
+
+# The history.
+
+
+def closed(deployment: Deployment, limit: int = 50, who: Principal = ANN) -> list[str]:
+    found: list[str] = []
+    cursor = None
+    while True:
+        questions, cursor = history(deployment.engine, who, cursor, limit)
+        assert len(questions) <= limit
+        found += [f"{one.envelope.prompt} {one.checkpoint.status}" for one in questions]
+        if cursor is None:
+            return found
+
+
+@pytest.mark.parametrize("limit", [1, 2, 50])
+def test_what_is_closed_is_in_the_history_the_newest_first_and_not_in_the_inbox(limit: int) -> None:
+    deployment = Deployment(running(asks_by_its_text))
+    tasks = {text: deployment.send(text).id for text in ("1", "2", "3", "9")}
+    deployment.clock.advance(1)
+    deployment.answer(ANN, tasks["2"], {"text": "yes"})
+    deployment.clock.advance(1)
+    deployment.cancel(tasks["3"])
+    deployment.clock.advance(58)
+    (due,) = [key for key, item in deployment.due_rows().items() if item["task_id"] == tasks["1"]]
+    handle_due(deployment.engine, due)
+    assert closed(deployment, limit) == ["1? expired", "3? canceled", "2? answered"]
+    assert prompts(deployment) == ["9?"]
+    assert closed(deployment, who=SPY) == []
+
+
+def test_nobody_sees_an_isolated_task_in_the_history() -> None:
+    deployment = Deployment(asking_leave(gate=Gate(self_approval=True), isolated=True))
+    task_id = deployment.send("go", CAROL).id
+    decide(deployment, CAROL, task_id)
+    (found,) = deployment.prompts(task_id)
+    assert (found.status, found.view) == (Checkpoint.APPROVED, None)
+    assert closed(deployment) == []
+
+
+@pytest.mark.parametrize("who", [AGENT, NOBODY, PLATFORM], ids=lambda who: who.id)
+def test_others_have_no_history(who: Principal) -> None:
+    with pytest.raises(PermissionDenied):
+        history(Deployment(asking()).engine, who, None)
+
+
+def test_a_cursor_of_the_inbox_is_none_of_the_history() -> None:
+    deployment = Deployment(asking())
+    deployment.send()
+    deployment.send()
+    _, cursor = open_checkpoints(deployment.engine, ANN, None, 1)
+    with pytest.raises(InvalidParams):
+        history(deployment.engine, ANN, cursor)

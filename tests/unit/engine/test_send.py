@@ -255,7 +255,7 @@ def test_a_plain_message_of_the_owner_goes_on_without_an_answer_and_supersedes_t
     assert task.status.state is TaskState.COMPLETED
     assert seen == [(None, "never mind")]
     (prompt,) = deployment.prompts(task_id)
-    assert (prompt.status, prompt.view) == (Checkpoint.SUPERSEDED, None)
+    assert (prompt.status, prompt.view) == (Checkpoint.SUPERSEDED, "DONE#acme")
     error = refused(
         deployment, lambda: deployment.answer(ANN, task_id, {"approved": True}, prompt_id=prompt_id)
     )

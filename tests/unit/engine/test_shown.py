@@ -26,10 +26,11 @@ from interlock.a2a.models import Message, SendMessageConfiguration, SendMessageR
 from interlock.agents import Agent, Turn
 from interlock.engine.away import set_away
 from interlock.engine.context import Limits, Skill
+from interlock.engine.due import handle_due
 from interlock.engine.inbox import checkpoint, open_checkpoints
 from interlock.engine.records import instant
 from interlock.engine.send import send_message
-from interlock.engine.shown import Next, Question, Vote, WhyNot
+from interlock.engine.shown import Delivery, Next, Question, Reached, Vote, WhyNot
 from interlock.oversight.approvals import Gate
 from interlock.oversight.canonical_json import digest
 from interlock.oversight.modes import Declared, Mode
@@ -219,3 +220,89 @@ def test_nothing_happens_to_what_is_closed() -> None:
 
 async def _asks_once(turn: Turn) -> None:
     await turn.ask("Go on?")
+
+
+# Once it is closed.
+
+
+def closed(deployment: Deployment, task_id: str) -> Question:
+    prompt = deployment.prompts(task_id)[-1].ask_id
+    return checkpoint(deployment.engine, ANN, task_id, prompt)
+
+
+def test_an_answer_is_accepted_then_retried_and_delivered_once_the_next_turn_has_begun() -> None:
+    deployment = Deployment(asking(), at_once=False)
+    task_id = deployment.send().id
+    deployment.work()
+    assert closed(deployment, task_id).delivery is None
+    deployment.answer(ANN, task_id, {"approved": True})
+    assert closed(deployment, task_id).delivery == Delivery(Reached.ACCEPTED)
+    deployment.clock.advance(29)
+    assert closed(deployment, task_id).delivery == Delivery(Reached.ACCEPTED)
+    deployment.clock.advance(1)
+    assert closed(deployment, task_id).delivery == Delivery(Reached.RETRYING)
+    deployment.work()
+    at = instant(deployment.clock.now())
+    deployment.clock.advance(60)
+    assert closed(deployment, task_id).delivery == Delivery(Reached.DELIVERED, at)
+
+
+def test_when_an_answer_was_delivered_is_not_known_after_another_turn() -> None:
+    async def asks_twice(turn: Turn) -> None:
+        if len(turn.history) < 4:
+            await turn.ask("Go on?")
+
+    deployment = Deployment(running(asks_twice))
+    task_id = deployment.send().id
+    first = deployment.open_prompt(task_id)
+    deployment.answer(ANN, task_id, {"text": "yes"})
+    deployment.answer(ANN, task_id, {"text": "yes"})
+    found = checkpoint(deployment.engine, ANN, task_id, first)
+    assert found.delivery == Delivery(Reached.DELIVERED)
+    assert closed(deployment, task_id).delivery == Delivery(Reached.DELIVERED, instant(START))
+
+
+def test_of_a_task_that_ended_before_its_turn_nothing_is_delivered() -> None:
+    deployment = Deployment(asking(), at_once=False)
+    task_id = deployment.send().id
+    deployment.work()
+    deployment.answer(ANN, task_id, {"approved": True})
+    deployment.cancel(task_id)
+    found = closed(deployment, task_id)
+    assert (found.checkpoint.closed_by, found.delivery) == (ANN.id, Delivery(Reached.NOT_NEEDED))
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "reached"),
+    [("approve", "approved", Reached.DELIVERED), ("deny", "denied", Reached.NOT_NEEDED)],
+)
+def test_leave_to_start_is_delivered_where_it_starts(said: str, status: str, reached: Reached) -> None:
+    deployment, question = waiting(declaring(Mode.GATED))
+    decide(deployment, ANN, question.checkpoint.task_id, said, comment="so be it")
+    found = closed(deployment, question.checkpoint.task_id)
+    assert found.delivery is not None
+    assert found.delivery.status is reached
+    shown = found.checkpoint
+    assert (shown.status, shown.closed_by, shown.comment) == (status, ANN.id, "so be it")
+
+
+def test_a_decision_by_quorum_is_of_who_settled_it_and_a_cancel_of_who_canceled() -> None:
+    deployment, question = waiting(asking_leave(quorum=2))
+    task_id = question.checkpoint.task_id
+    decide(deployment, ANN, task_id)
+    decide(deployment, BEN, task_id)
+    assert closed(deployment, task_id).checkpoint.closed_by == BEN.id
+    canceled = deployment.send().id
+    deployment.cancel(canceled)
+    found = closed(deployment, canceled)
+    assert (found.checkpoint.closed_by, found.delivery) == (AGENT.id, Delivery(Reached.NOT_NEEDED))
+
+
+def test_what_ended_by_itself_was_nobodys() -> None:
+    deployment, question = waiting(asking(deadline=MINUTE))
+    deployment.clock.advance(60)
+    (due,) = deployment.due_rows()
+    handle_due(deployment.engine, due)
+    found = closed(deployment, question.checkpoint.task_id)
+    assert (found.checkpoint.status, found.checkpoint.closed_by) == ("expired", None)
+    assert found.delivery == Delivery(Reached.NOT_NEEDED)

@@ -1,5 +1,6 @@
 """What waits for a person, and the answer."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -13,17 +14,19 @@ from interlock.doors.people.door import Cursor, Door, described
 from interlock.doors.people.shown import CheckpointBody, body
 from interlock.engine.answer import Answer, admit_answer
 from interlock.engine.calls import Call
-from interlock.engine.context import new_id
+from interlock.engine.context import Engine, new_id
 from interlock.engine.decide import Deciding, decide
 from interlock.engine.errors import store_errors
-from interlock.engine.inbox import MAX_PAGE_SIZE, PAGE_SIZE, checkpoint, open_checkpoints
+from interlock.engine.inbox import MAX_PAGE_SIZE, PAGE_SIZE, checkpoint, history, open_checkpoints
 from interlock.engine.resume import resume_task
+from interlock.engine.shown import Question
 from interlock.oversight import approvals, hitl_prompt
 from interlock.oversight.principals import Principal
 
 
 class InboxBody(Wire):
-    """Open checkpoints, the most urgent first. `now` is the server's clock."""
+    """Open checkpoints, the most urgent first, or closed ones, the newest first. `now` is the server's
+    clock."""
 
     checkpoints: list[CheckpointBody]
     cursor: str | None = None
@@ -59,6 +62,7 @@ class ResumedBody(Wire):
 
 TaskId = Annotated[str, Path(min_length=1, max_length=256)]
 CheckpointId = Annotated[UUID, Path()]
+ListPage = Callable[[Engine, Principal, str | None, int], tuple[list[Question], str | None]]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)]
 IdempotencyKey = Annotated[str | None, Header(min_length=16, max_length=255, pattern=r"^[A-Za-z0-9\-_.:]+$")]
 
@@ -67,17 +71,25 @@ def router(door: Door) -> APIRouter:
     engine, routes = door.engine, door.router()
     Caller = Annotated[Principal, Depends(door.caller)]  # noqa: N806
 
-    @routes.get("/checkpoints", response_model_exclude_none=True)
-    def list_open(who: Caller, cursor: Cursor = None, limit: Limit = PAGE_SIZE) -> InboxBody:
-        """The open checkpoints of the caller's tenant."""
+    def listed(list_page: ListPage, who: Principal, cursor: str | None, limit: int) -> InboxBody:
         with store_errors():
-            questions, following = open_checkpoints(engine, who, cursor, limit)
+            questions, following = list_page(engine, who, cursor, limit)
         now = engine.clock.now()
         return InboxBody(
             checkpoints=[body(question, who, now, engine.limits) for question in questions],
             cursor=following,
             now=timestamp(now),
         )
+
+    @routes.get("/checkpoints", response_model_exclude_none=True)
+    def list_open(who: Caller, cursor: Cursor = None, limit: Limit = PAGE_SIZE) -> InboxBody:
+        """The open checkpoints of the caller's tenant."""
+        return listed(open_checkpoints, who, cursor, limit)
+
+    @routes.get("/history", response_model_exclude_none=True)
+    def list_closed(who: Caller, cursor: Cursor = None, limit: Limit = PAGE_SIZE) -> InboxBody:
+        """The closed checkpoints of the caller's tenant."""
+        return listed(history, who, cursor, limit)
 
     @routes.get("/tasks/{task_id}/checkpoints/{checkpoint_id}", response_model_exclude_none=True)
     def get_one(who: Caller, task_id: TaskId, checkpoint_id: CheckpointId) -> CheckpointBody:

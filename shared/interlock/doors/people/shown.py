@@ -47,6 +47,14 @@ class NextBody(Wire):
     at: str | None = None
 
 
+class DeliveryBody(Wire):
+    """Whether the agent's next turn has begun with what was decided; `at` is when, unless there was another
+    one since."""
+
+    status: Literal["accepted", "delivered", "retrying", "not-needed"]
+    at: str | None = None
+
+
 class CheckpointBody(Wire):
     """What waits, or waited, for a person. `prompt` is untrusted text; times are UTC.
 
@@ -56,7 +64,8 @@ class CheckpointBody(Wire):
 
     `digest` is of exactly what is shown: the action, or `{prompt, responseSchema}` (RFC 8785, SHA-256).
     `mode` and `radius` are of the skill. `mayDecide` is about the caller, `whyNot` says why not; in a list
-    it is not known who stands in for somebody. `deadline` is the one that holds.
+    it is not known who stands in for somebody. `deadline` is the one that holds. Once it is closed, `outcome`
+    is its `status`, and `decidedBy` whose act that was; `delivery` is in no list.
     """
 
     task_id: str
@@ -84,6 +93,11 @@ class CheckpointBody(Wire):
     why_not: Literal["requester", "not-named", "not-approver", "closed", "window"] | None = None
     votes_by: list[VoteBody] | None = None
     if_unanswered: NextBody | None = None
+    closed_at: str | None = None
+    decided_by: str | None = None
+    outcome: str | None = None
+    comment: str | None = None
+    delivery: DeliveryBody | None = None
 
 
 def body(question: Question, who: Principal, now: datetime, limits: Limits) -> CheckpointBody:
@@ -116,7 +130,19 @@ def body(question: Question, who: Principal, now: datetime, limits: Limits) -> C
         votes_by=[VoteBody(who=v.who, decision=v.decision, instead_of=v.instead_of) for v in question.votes]
         or None,
         if_unanswered=_next(question, limits),
+        closed_at=_time(found.closed_at),
+        decided_by=found.closed_by,
+        outcome=found.status if found.closed_at is not None else None,
+        comment=found.comment,
+        delivery=_delivery(question),
     )
+
+
+def _delivery(question: Question) -> DeliveryBody | None:
+    delivery = question.delivery
+    if delivery is None:
+        return None
+    return DeliveryBody(status=delivery.status.value, at=_time(delivery.at))
 
 
 def _next(question: Question, limits: Limits) -> NextBody | None:
