@@ -299,6 +299,17 @@ def people_door() -> "FastAPI":
     return create_app(engine(), authenticate, calls(), registry())
 
 
+def inbox_door(page: Path) -> "Starlette":
+    """`page` is the folder that the page is built into."""
+    from interlock.doors.inbox import SignIn, create_app
+
+    chosen = settings()
+    if chosen.oidc_issuer is None or chosen.oidc_client_id is None:
+        return create_app(page)
+    origins = tuple(chosen.oidc_origins.split())
+    return create_app(page, SignIn(chosen.oidc_issuer, chosen.oidc_client_id, chosen.oidc_scope, origins))
+
+
 @cache
 def executor() -> "Executor":
     from interlock.agents.by_agent import ByAgent

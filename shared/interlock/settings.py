@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from interlock.oversight.modes import Mode, Radius
 
 PREFIX = "INTERLOCK_"
+_ORIGIN = r"https?://[A-Za-z0-9.:-]+"
 
 
 class Settings(BaseModel):
@@ -42,6 +43,12 @@ class Settings(BaseModel):
     oidc_issuer: str | None = None
     oidc_audience: str | None = None
     oidc_jwks_url: str | None = None
+    oidc_client_id: str | None = None
+    """Of the page: people sign in at the issuer. Without it they do with a token of this deployment."""
+    oidc_scope: str = "openid"
+    """What the page asks for, so that it gets a token for `oidc_audience`. Separated by spaces."""
+    oidc_origins: Annotated[str, Field(pattern=rf"^({_ORIGIN}( {_ORIGIN})*)?$")] = ""
+    """What the page calls to sign in beside the issuer's own origin, separated by spaces."""
     blocking_seconds: Annotated[float, Field(gt=0)] = 25.0
     turn_seconds: Annotated[float, Field(gt=0)] = 840.0
     lease_seconds: Annotated[float, Field(gt=0)] = 60.0

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from copy import deepcopy
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest.mock import Mock, call
@@ -15,8 +16,10 @@ from starlette.routing import Route
 from tools.laptop.workers import Context
 
 from interlock.a2a.errors import Unauthenticated, Unavailable
+from interlock.doors.inbox import create_app as create_inbox
 from interlock.oversight.principals import Kind, Principal, Role
 
+ROOT = Path(__file__).parents[2]
 Event = Callable[[str], dict[str, Any]]
 Load = Callable[[str], ModuleType]
 
@@ -236,6 +239,46 @@ class TestTimers:
             load_function("timers").handler(event("minute"), context)
 
 
+class TestInbox:
+    @pytest.fixture
+    def page(self, bootstrap: Mock, load_function: Load, tmp_path: Path) -> ModuleType:
+        (tmp_path / "index.html").write_text("<title>é</title>")
+        (tmp_path / "icon.svg").write_text("<svg/>")
+        (tmp_path / "assets").mkdir()
+        (tmp_path / "assets/index.js").write_text("'é'")
+        bootstrap.inbox_door.return_value = create_inbox(tmp_path)
+        return load_function("inbox")
+
+    def test_serves_what_is_built_beside_it(self, page: ModuleType, bootstrap: Mock) -> None:
+        bootstrap.inbox_door.assert_called_once_with(ROOT / "functions/inbox/static")
+
+    @pytest.mark.parametrize(
+        ("path", "body"),
+        [
+            ("/inbox/", "<title>é</title>"),
+            ("/inbox/icon.svg", "<svg/>"),
+            ("/inbox/assets/index.js", "'é'"),
+            ("/inbox/config.json", '{"signIn": "token"}'),
+        ],
+    )
+    def test_what_it_answers_is_text(
+        self, path: str, body: str, page: ModuleType, event: Event, context: Context
+    ) -> None:
+        changed = deepcopy(event("inbox"))
+        changed["path"], changed["requestContext"]["path"] = path, f"/prod{path}"
+        answer = page.handler(changed, context)
+        assert (answer["statusCode"], answer["isBase64Encoded"], answer["body"]) == (200, False, body)
+        assert "content-security-policy" in answer["headers"]
+
+    def test_leads_to_the_page_below_the_stage(
+        self, page: ModuleType, event: Event, context: Context
+    ) -> None:
+        changed = deepcopy(event("inbox"))
+        changed["path"], changed["requestContext"]["path"] = "/inbox", "/prod/inbox"
+        answer = page.handler(changed, context)
+        assert (answer["statusCode"], answer["headers"]["location"]) == (307, "inbox/")
+
+
 class TestAuthorizer:
     def test_allows_the_whole_stage_since_the_answer_is_kept_for_every_method(
         self, bootstrap: Mock, load_function: Load, event: Event, context: Context
@@ -290,7 +333,7 @@ async def _fail(request: Request) -> Response:
     raise RuntimeError("internal detail")
 
 
-DOORS = [("a2a", "agents_door"), ("operator", "people_door")]
+DOORS = [("a2a", "agents_door"), ("operator", "people_door"), ("inbox", "inbox_door")]
 
 
 @pytest.fixture(params=DOORS, ids=[name for name, _ in DOORS])
@@ -313,7 +356,7 @@ class TestDoors:
         assert seen["body"] == event("a2a-send")["body"]
         assert seen["authorization"] == "Bearer example"
 
-    @pytest.mark.parametrize("name", ["a2a-jsonrpc", "a2a-card", "operator-checkpoints"])
+    @pytest.mark.parametrize("name", ["a2a-jsonrpc", "a2a-card", "operator-checkpoints", "inbox"])
     def test_serves_every_resource_of_the_api(
         self, name: str, door: ModuleType, event: Event, context: Context
     ) -> None:

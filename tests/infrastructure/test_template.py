@@ -44,6 +44,7 @@ WAKE_WALKS = {"StopsQueue": SEND}
 ALLOWED = {
     "A2a": DOOR | WAKE_DELIVERIES | {"SealKey": {"kms:Encrypt", "kms:Decrypt"}},
     "Operator": DOOR | WAKE_WALKS | WAKE_DELIVERIES,
+    "Inbox": {},
     "Authorizer": {"IdentitiesTable": {"dynamodb:GetItem"}},
     "Turns": {
         "CoreTable": READ_CORE | WRITE_CORE,
@@ -502,22 +503,34 @@ class TestApi:
         found: dict[str, Any] = template["Resources"]["Api"]["Properties"]["DefinitionBody"]["paths"]
         return found
 
-    def test_only_the_card_and_the_key_it_is_signed_with_are_public(self, template: Template) -> None:
+    def test_only_the_card_its_key_and_the_files_of_the_page_are_public(self, template: Template) -> None:
         public = {
             (path, method)
             for path, methods in self.paths(template).items()
             for method, operation in methods.items()
             if "security" in operation
         }
-        assert public == {("/.well-known/agent-card.json", "get"), ("/.well-known/jwks.json", "get")}
+        assert public == {
+            ("/.well-known/agent-card.json", "get"),
+            ("/.well-known/jwks.json", "get"),
+            ("/inbox", "get"),
+            ("/inbox/{proxy+}", "get"),
+        }
 
     @pytest.mark.parametrize(
-        ("name", "paths"), [("A2a", ["/", "/{proxy+}"]), ("Operator", ["/people/{proxy+}"])]
+        ("name", "paths", "named"),
+        [
+            ("A2a", ["/", "/{proxy+}"], {"get", "post", "put", "delete"}),
+            ("Operator", ["/people/{proxy+}"], {"get", "post", "put", "delete"}),
+            ("Inbox", ["/inbox", "/inbox/{proxy+}"], {"get"}),
+        ],
     )
-    def test_a_door_has_its_methods_named(self, template: Template, name: str, paths: list[str]) -> None:
+    def test_a_door_has_its_methods_named(
+        self, template: Template, name: str, paths: list[str], named: set[str]
+    ) -> None:
         for path in paths:
             methods = self.paths(template)[path]
-            assert set(methods) == {"get", "post", "put", "delete"}
+            assert set(methods) == named
             for operation in methods.values():
                 integration = operation["x-amazon-apigateway-integration"]
                 assert (integration["type"], integration["httpMethod"]) == ("aws_proxy", "POST")
@@ -526,7 +539,7 @@ class TestApi:
                     f"${{{name}FunctionAliaslive}}/invocations"
                 )
 
-    @pytest.mark.parametrize("name", ["A2a", "Operator"])
+    @pytest.mark.parametrize("name", ["A2a", "Operator", "Inbox"])
     def test_this_api_alone_may_invoke_a_door(self, template: Template, name: str) -> None:
         permission = of_type(template, "AWS::Lambda::Permission")[f"{name}Permission"]
         assert permission["FunctionName"] == {"Ref": f"{name}Function.Alias"}
@@ -740,6 +753,10 @@ class TestAlarms:
     def test_every_function_is_watched(self, template: Template, metric: str) -> None:
         watched = {d["FunctionName"] for d in self.alarms(template, metric)}
         assert watched == {f"{name}Function" for name in FUNCTIONS}
+
+    def test_none_watches_more_than_an_alarm_can(self, template: Template) -> None:
+        for name, alarm in of_type(template, "AWS::CloudWatch::Alarm").items():
+            assert len([metric for metric in alarm.get("Metrics", []) if "MetricStat" in metric]) <= 10, name
 
     def test_the_api_the_stream_and_the_wait_for_a_turn_are_watched(self, template: Template) -> None:
         name = template["Resources"]["Api"]["Properties"]["Name"]

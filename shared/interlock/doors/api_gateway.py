@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from interlock.doors.stage import root_path
 
 UNHANDLED_ERRORS = "UnhandledErrors"
-_TEXT = ["text/", "application/json", "application/a2a+json", "application/problem+json"]
+_TEXT = ["text/", "application/json", "application/a2a+json", "application/problem+json", "image/svg+xml"]
 """Whatever is not named here, Mangum answers in base64."""
 
 logger = Logger()
