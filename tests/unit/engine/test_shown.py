@@ -226,7 +226,7 @@ async def _asks_once(turn: Turn) -> None:
 
 
 def closed(deployment: Deployment, task_id: str) -> Question:
-    prompt = deployment.prompts(task_id)[-1].ask_id
+    prompt = max(deployment.prompts(task_id), key=lambda found: found.number).ask_id
     return checkpoint(deployment.engine, ANN, task_id, prompt)
 
 
