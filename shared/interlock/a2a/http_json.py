@@ -5,7 +5,7 @@ A tenant can not be called `tasks`: as a prefix it reads like the collection.
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -140,17 +140,18 @@ def error_response(error: A2AError, media_type: str, headers: Mapping[str, str])
 
 
 def error_body(error: A2AError) -> str:
+    return json.dumps({"error": error_members(error)})
+
+
+def error_members(error: A2AError) -> dict[str, Any]:
     """Members that an extension adds stand beside `details`."""
-    body = {
-        "error": {
-            **(error.extension_data or {}),
-            "code": error.http_status,
-            "status": error.status,
-            "message": error.message,
-            "details": error.details,
-        }
+    return {
+        **(error.extension_data or {}),
+        "code": error.http_status,
+        "status": error.status,
+        "message": error.message,
+        "details": error.details,
     }
-    return json.dumps(body)
 
 
 async def http_exception(request: Request, exc: Exception) -> Response:

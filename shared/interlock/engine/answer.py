@@ -16,7 +16,15 @@ from typing import Any
 from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.a2a.models import JsonObject, Message, TaskState
 from interlock.engine.away import Place, free, places_of
-from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time, wake_told, winner
+from interlock.engine.checkpoints import (
+    NOTHING_ASKED,
+    close_ask,
+    count_vote,
+    in_time,
+    voted,
+    wake_told,
+    winner,
+)
 from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid, AnswerRefused
 from interlock.engine.facts import PROMPT_ANSWERED, Fact
@@ -44,7 +52,8 @@ Votes = dict[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`via` names the channel that it came through; `also` goes into the transaction of the vote."""
+    """`via` names the channel that it came through; `also` goes into the transaction of the vote. `digest` is
+    of what was shown, and `viewed_ms` says for how long, where that is known."""
 
     by: Principal
     task_id: str
@@ -53,6 +62,8 @@ class Answer:
     message: Message
     via: str | None = None
     also: tuple[Write, ...] = ()
+    digest: str | None = None
+    viewed_ms: int | None = None
 
 
 class Admitted(StrEnum):
@@ -116,7 +127,8 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
             view, writes = _closing(view, ask, votes, answer, now, op)
         else:
             fact = _fact(ask, answer, votes, closes=False).about(meta)
-            writes = [count_vote(ask, json.dumps(votes), now), fact.put(meta.tenant, now)]
+            cast = voted(ask, json.dumps(votes), answer.by.id, answer.viewed_ms)
+            writes = [count_vote(ask, cast, now), fact.put(meta.tenant, now)]
         writes.extend(unless_halted(meta))
         writes.extend(place.checks if place is not None else ())
         writes.extend(answer.also)
@@ -227,6 +239,8 @@ def _check_open(
             raise PermissionDenied("You may not answer this prompt")
     if responders.people_only and caller.kind is not Kind.PERSON:
         raise PermissionDenied("Only people count towards a consensus")
+    if answer.digest is not None and answer.digest != envelope.digest:
+        raise InvalidParams("The digest is not that of the prompt: another one was shown")
     if ask.deadline is not None and instant(now) >= ask.deadline:
         raise AnswerRefused(ask.ask_id, "expired")
     return place
@@ -285,7 +299,7 @@ def _closing(
         conditions=(Equals("rev", ask.rev), *in_time(ask, now)),
         changes={
             "winner": winner(answer.by.id, answer.message.message_id, votes[answer.by.id][0]),
-            "votes": json.dumps(votes),
+            **voted(ask, json.dumps(votes), answer.by.id, answer.viewed_ms),
         },
     )
     return TaskView(moved, [*view.events, event]), [*writes, *closed, queue_turn(moved, now)]

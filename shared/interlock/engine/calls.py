@@ -38,7 +38,8 @@ class NotSealed(Unavailable):
 class Call:
     """One call. `caller` is None until it is known. `decision` names the prompt that it decides, if it does,
     and what was decided; `digests` are of what it carries. `held_up` is False for one that is noted like any
-    other, but neither waits for its seal nor is refused without: a halt."""
+    other, but neither waits for its seal nor is refused without: a halt. `part`: one of several that a single
+    request makes, which waits for the seals of all of them."""
 
     method: str
     caller: Principal | None = None
@@ -47,6 +48,7 @@ class Call:
     decision: Mapping[str, object] | None = None
     digests: Mapping[str, str] = field(default_factory=dict)
     held_up: bool = True
+    part: bool = False
 
     @property
     def chain(self) -> str:
@@ -140,7 +142,7 @@ class Calls:
         puts: list[Put] = [fact.put(call.chain, now) for fact in facts]
         writes: list[Write] = [*puts]
         self.engine.table.write(*writes)
-        if self._holds_up(call) and awaiting:
+        if self._holds_up(call) and awaiting and not call.part:
             self._await_seal(call.chain, puts[-1])
 
     def _await_seal(self, chain: str, last: Put) -> None:

@@ -29,10 +29,17 @@ def in_time(ask: Checkpoint, now: datetime) -> tuple[Condition, ...]:
     return () if ask.deadline is None else (GreaterThan("deadline", instant(now)),)
 
 
-def count_vote(ask: Checkpoint, votes: str, now: datetime) -> Update:
+def count_vote(ask: Checkpoint, votes: Item, now: datetime) -> Update:
     """A vote that does not decide. The revision makes sure that it joins the votes that were read (I3)."""
     conditions = (Equals("status", Checkpoint.OPEN), Equals("rev", ask.rev), *in_time(ask, now))
-    return Update(ask.key, {"votes": votes, "rev": ask.rev + 1}, conditions=conditions)
+    return Update(ask.key, {**votes, "rev": ask.rev + 1}, conditions=conditions)
+
+
+def voted(ask: Checkpoint, votes: str, by: str, viewed_ms: int | None) -> Item:
+    """What a vote changes in its checkpoint. `votes` are all of them, as JSON text."""
+    if viewed_ms is None:
+        return {"votes": votes}
+    return {"votes": votes, "viewed": json.dumps({**json.loads(ask.viewed or "{}"), by: viewed_ms})}
 
 
 def close_ask(

@@ -16,12 +16,12 @@ from interlock.a2a.errors import InvalidParams, PermissionDenied
 from interlock.a2a.models import JsonObject, Message, TaskState
 from interlock.engine.answer import Admitted, check_payload
 from interlock.engine.away import Place, free, places_of
-from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time, wake_told
+from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time, voted, wake_told
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, queue_turn, status
 from interlock.engine.errors import AnswerInvalid
 from interlock.engine.facts import APPROVAL, Fact
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, unless_halted
-from interlock.engine.ports import ConditionFailed, Equals, Item, OutcomeUnknown, Write
+from interlock.engine.ports import ConditionFailed, Equals, OutcomeUnknown, Write
 from interlock.engine.records import Checkpoint, Event, instant
 from interlock.engine.view import TaskView, load_with_ask
 from interlock.engine.visibility import check_context, meta_key, not_found, sees
@@ -58,7 +58,7 @@ class Deciding:
     """A message that carries a decision. `response` is its answer in the dialect of hitl-prompt/v1, if any.
 
     `changes`: the decider sends the action back instead. `via` names the channel that it came through; `also`
-    goes into the transaction of the vote.
+    goes into the transaction of the vote. `viewed_ms` says how long the action was before them, if they do.
     """
 
     by: Principal
@@ -68,6 +68,7 @@ class Deciding:
     changes: Changes | None = None
     via: str | None = None
     also: tuple[Write, ...] = ()
+    viewed_ms: int | None = None
 
 
 def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
@@ -111,7 +112,8 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
             view, writes = _closing(settled, now, op)
         else:
             fact = settled.fact(reached=False).about(meta)
-            writes = [count_vote(ask, _stored(votes), now), fact.put(meta.tenant, now)]
+            cast = voted(ask, _stored(votes), deciding.by.id, deciding.viewed_ms)
+            writes = [count_vote(ask, cast, now), fact.put(meta.tenant, now)]
         writes.extend(unless_halted(meta))
         writes.extend(place.checks if place is not None else ())
         writes.extend(deciding.also)
@@ -310,7 +312,8 @@ def _closing(settled: Settled, now: datetime, op: str) -> tuple[TaskView, list[W
 
 
 def _closed(settled: Settled, now: datetime, turn: int | None) -> list[Write]:
-    changes: Item = {"votes": _stored(settled.votes)}
+    deciding = settled.deciding
+    changes = voted(settled.ask, _stored(settled.votes), deciding.by.id, deciding.viewed_ms)
     if settled.decision.comment is not None:
         changes["comment"] = settled.decision.comment
     return close_ask(
@@ -318,7 +321,7 @@ def _closed(settled: Settled, now: datetime, turn: int | None) -> list[Write]:
         settled.ask.ask_id,
         settled.outcome,
         now,
-        by=settled.deciding.by.id,
+        by=deciding.by.id,
         turn=turn,
         conditions=(Equals("rev", settled.ask.rev), *in_time(settled.ask, now)),
         changes=changes,

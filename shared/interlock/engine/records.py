@@ -323,6 +323,8 @@ class Checkpoint(Record):
     """Of the decision that closed it."""
     turn: int | None = None
     """The turn that was queued with what was decided, if one was."""
+    viewed: str | None = None
+    """For how many milliseconds whoever has decided had it before them, as they say: JSON text."""
     view: str | None = None
     view_at: str | None = None
 

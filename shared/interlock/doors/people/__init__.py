@@ -5,7 +5,7 @@ Errors have the form of A2A's HTTP+JSON binding (specification 11.6): a client r
 
 from fastapi import FastAPI
 
-from interlock.doors.people import agents, away, checkpoints, drills, halts, me, tasks
+from interlock.doors.people import agents, away, checkpoints, decisions, drills, halts, me, tasks
 from interlock.doors.people.door import Door, handle_errors
 from interlock.engine.authenticate import Authenticate
 from interlock.engine.calls import Calls
@@ -28,7 +28,7 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
     )
-    for noun in (me, checkpoints, tasks, halts, drills, away):
+    for noun in (me, checkpoints, decisions, tasks, halts, drills, away):
         app.include_router(noun.router(door))
     app.include_router(agents.router(door, registry or Registry(engine, Policy())))
     handle_errors(app)

@@ -1,6 +1,7 @@
 """What all routes of the people's door share: who calls, what is noted of a call, bodies, and refusals."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
@@ -71,6 +72,10 @@ class Door:
             self.calls.admit(call)
         return call.caller
 
+    def noted(self, call: Call) -> AbstractContextManager[None]:
+        """Notes a call that is part of the one that the request is."""
+        return self.calls.noted(call) if self.calls is not None else nullcontext()
+
     def json_object(self) -> Callable[..., Coroutine[Any, Any, JsonObject]]:
         """A dependency: the body, read only once it is known who calls."""
         Caller = Annotated[Principal, Depends(self.caller)]  # noqa: N806
@@ -105,7 +110,18 @@ class Door:
 def described(model: type[Wire]) -> dict[str, Any]:
     """What the description says of a body that is not FastAPI's to parse."""
     schema = model.model_json_schema()
-    return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}
+    return {"requestBody": {"required": True, "content": {JSON: {"schema": _whole(schema, schema)}}}}
+
+
+def _whole(part: Any, schema: Mapping[str, Any]) -> Any:
+    """With what it refers to in its place: the description has no other for it."""
+    if isinstance(part, list):
+        return [_whole(one, schema) for one in part]
+    if not isinstance(part, dict):
+        return part
+    if "$ref" in part:
+        return _whole(schema["$defs"][part["$ref"].rpartition("/")[2]], schema)
+    return {name: _whole(value, schema) for name, value in part.items() if name != "$defs"}
 
 
 def handle_errors(app: FastAPI) -> None:

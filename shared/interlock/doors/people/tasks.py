@@ -1,4 +1,4 @@
-"""A task: all that was delegated below it, and its cancel."""
+"""A task: all that was delegated below it, its cancel, and going on once its credential has arrived."""
 
 from typing import Annotated, Literal
 
@@ -8,6 +8,7 @@ from interlock.a2a.models import MAX_ID_LENGTH, CancelTaskRequest, Wire
 from interlock.doors.people.door import Door
 from interlock.engine.cancel import cancel_task
 from interlock.engine.errors import store_errors
+from interlock.engine.resume import resume_task
 from interlock.engine.tree import Node, tree
 from interlock.oversight.principals import Principal
 
@@ -47,6 +48,10 @@ class CanceledBody(Wire):
     status: Literal["canceled"] = "canceled"
 
 
+class ResumedBody(Wire):
+    status: Literal["resumed"] = "resumed"
+
+
 def router(door: Door) -> APIRouter:
     engine, routes = door.engine, door.router()
     Caller = Annotated[Principal, Depends(door.caller)]  # noqa: N806
@@ -64,6 +69,13 @@ def router(door: Door) -> APIRouter:
         with store_errors():
             cancel_task(engine, who, CancelTaskRequest(id=task_id), extensions=frozenset())
         return CanceledBody()
+
+    @routes.post("/tasks/{task_id}/resume")
+    def resume(who: Caller, task_id: TaskId) -> ResumedBody:
+        """Goes on with a task that waits for a credential, because it has arrived."""
+        with store_errors():
+            resume_task(engine, who, task_id)
+        return ResumedBody()
 
     return routes
 
