@@ -77,6 +77,7 @@ lock: $(UV) ## locks anew, and what the deps layer ships with it
 docs: .venv/.synced ## writes anew what is generated in docs/
 	$(BIN)/python -m tools.openapi
 	$(BIN)/python -m tools.controls
+	$(BIN)/python -m tools.reference
 
 format: .venv/.synced ## formats, and mends what lint can mend
 	$(BIN)/ruff format .

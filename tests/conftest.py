@@ -23,6 +23,8 @@ def no_aws() -> Iterator[None]:
             patch.delenv(name, raising=False)
         for name, value in _NO_AWS.items():
             patch.setenv(name, value)
+        # Nor a deployment that whoever runs the tests works with.
+        patch.setenv("INTERLOCK_CONFIG", "/nonexistent")
         yield
 
 

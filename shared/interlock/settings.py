@@ -21,15 +21,23 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     table: str = ""
+    """The name of the core table: tasks, checkpoints, halts."""
     identities_table: str = ""
+    """The name of the table of who may call."""
     turns_queue: str = ""
+    """The URL of the queue that wakes for turns."""
     timers_queue: str = ""
+    """The URL of the queue that wakes for what is due."""
     outbox_queue: str = ""
+    """The URL of the queue that wakes for what goes out: web hooks, notices, cards, cancels."""
     outbox_dead_letters: str = ""
+    """The URL of the queue of deliveries that were given up."""
     audit_queue: str = ""
+    """The URL of the queue that wakes for facts to be sealed."""
     stops_queue: str = ""
-    """The queues' URLs."""
+    """The URL of the queue that wakes for the walk of a halt."""
     audit_table: str = ""
+    """The name of the table of the audit trail."""
     audit: Literal["off", "default", "required"] = "default"
     """Whether there is an audit trail; `required` refuses calls that can not be sealed into it."""
     audit_key: str | None = None
@@ -41,8 +49,11 @@ class Settings(BaseModel):
     anonymous_tenant: str | None = None
     """For local use only: requests without a credential act as this tenant's caller and approver."""
     oidc_issuer: str | None = None
+    """The `iss` of accepted JWTs. Without it there are none, and only bearer tokens are accepted."""
     oidc_audience: str | None = None
+    """The `aud` of accepted JWTs."""
     oidc_jwks_url: str | None = None
+    """Where the issuer publishes its keys."""
     oidc_client_id: str | None = None
     """Of the page: people sign in at the issuer. Without it they do with a token of this deployment."""
     oidc_scope: str = "openid"
@@ -50,9 +61,13 @@ class Settings(BaseModel):
     oidc_origins: Annotated[str, Field(pattern=rf"^({_ORIGIN}( {_ORIGIN})*)?$")] = ""
     """What the page calls to sign in beside the issuer's own origin, separated by spaces."""
     blocking_seconds: Annotated[float, Field(gt=0)] = 25.0
+    """How long a blocking send waits before it is answered with the task as it is."""
     turn_seconds: Annotated[float, Field(gt=0)] = 840.0
+    """The longest that a turn may take. The function's own limit holds as well."""
     lease_seconds: Annotated[float, Field(gt=0)] = 60.0
+    """After how long without a sign of life a worker is given up for lost."""
     check_media_types: bool = False
+    """Whether a message with a part of a media type that the card does not name is refused."""
     a2a_0_3: bool = False
     """Whether clients of A2A 0.3 are served too, over JSON-RPC; the card then has their members as well."""
     signing_key: str | None = None
@@ -70,13 +85,15 @@ class Settings(BaseModel):
     wide_radius: Radius | None = None
     """A skill of a registered agent that can touch at least this (blast-v1) is raised to `wide_mode`."""
     wide_mode: Mode = Mode.GATED
+    """What such a skill is raised to."""
     renderers: str | None = None
     """The ways to people, and who is told where: the id or ARN of a secret in AWS Secrets Manager, or `file:`
     and the path of a file. A JSON object, see docs/fleet.md. Without it nobody is told: people look at the
     inbox."""
     agent_hop_seconds: Annotated[float, Field(gt=0)] = 300.0
+    """How long each agent that dispatched the work has until a question is passed on."""
     people_hop_seconds: Annotated[float, Field(gt=0)] = 1800.0
-    """How long the agent that dispatched work, and people, have until a question is passed on."""
+    """How long people have until it is passed on from them."""
     unanswered: Literal["escalate", "reject"] = "escalate"
     """What becomes of a question that nobody has answered by then."""
     local_webhooks: bool = False
@@ -84,6 +101,7 @@ class Settings(BaseModel):
     streaming: bool = False
     """Whether the transport streams: uvicorn does, a buffered Lambda integration does not."""
     stream_seconds: Annotated[float, Field(gt=0)] = 840.0
+    """After how long an open stream is ended; its client comes again."""
     streams: Annotated[int, Field(ge=1, le=1000)] = 100
     """How many a tenant may have open at once."""
 

@@ -223,6 +223,7 @@ def test_the_glass_is_broken_as_in_a_deployment(laptop: Laptop) -> None:
     . .interlock/deployer.sh
     {interlock} halt --all --reason 'the doors are down' --break-glass
     {interlock} status
+    {interlock} status --break-glass
     {interlock} resume --all --break-glass
     """
     done = subprocess.run(

@@ -20,7 +20,7 @@ from interlock.cli.output import (
     print_json,
     print_table,
 )
-from interlock.cli.target import DEV_OPERATOR, OperatorIdentity, Token, Url, target
+from interlock.cli.target import DEV_OPERATOR, OperatorIdentity, Profile, Token, Url, target
 from interlock.oversight.modes import Mode
 
 WAIT_SECONDS = 30.0
@@ -89,6 +89,7 @@ def add(
     url: Url = None,
     token: Token = None,
     identity: OperatorIdentity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Put an agent under oversight: it gets an address here, and its skills the modes that hold here.
@@ -96,7 +97,7 @@ def add(
     Waits until its card was fetched. Exit code 1 also where it could not be: the agent stays registered, and
     is tried again every ten minutes.
     """
-    with failures(as_json), calling(target(url, token, identity, DEV_OPERATOR)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile, DEV_OPERATOR)) as door:
         given = {"name": name, "url": card, **({} if peer is None else {"peer": peer})}
         agent = door.post(Agent, "agents", json.dumps(given), lost=LOST)
         if not no_wait and agent.tried_at is None:
@@ -106,10 +107,14 @@ def add(
 
 @app.command("list", epilog=EXIT_CODES)
 def list_agents(
-    url: Url = None, token: Token = None, identity: OperatorIdentity = None, as_json: AsJson = False
+    url: Url = None,
+    token: Token = None,
+    identity: OperatorIdentity = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
 ) -> None:
     """The agents that are registered, and how fresh what is known of them is."""
-    with failures(as_json), calling(target(url, token, identity, DEV_OPERATOR)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile, DEV_OPERATOR)) as door:
         agents = door.get(Fleet, "agents", tries=TRIES).agents
         if as_json:
             print_json([agent.wire() for agent in agents])
@@ -132,10 +137,11 @@ def refresh(
     url: Url = None,
     token: Token = None,
     identity: OperatorIdentity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Have the card of an agent fetched now. Exit code 1 also where it could not be."""
-    with failures(as_json), calling(target(url, token, identity, DEV_OPERATOR)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile, DEV_OPERATOR)) as door:
         agent = door.post(Agent, f"{_path(name)}/refresh", lost=LOST)
         if not no_wait:
             agent = _tried(door, agent)
@@ -148,10 +154,11 @@ def remove(
     url: Url = None,
     token: Token = None,
     identity: OperatorIdentity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Take the address of an agent away. What runs there already is followed to its end."""
-    with failures(as_json), calling(target(url, token, identity, DEV_OPERATOR)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile, DEV_OPERATOR)) as door:
         removed = door.post(Removed, f"{_path(name)}/remove", lost="It may be removed or not.", tries=1)
         if as_json:
             print_json({"agent": name, **removed.wire()})
@@ -167,20 +174,25 @@ def override(
     url: Url = None,
     token: Token = None,
     identity: OperatorIdentity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Raise the mode of a skill. What the agent's card declares is never lowered."""
-    with failures(as_json), calling(target(url, token, identity, DEV_OPERATOR)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile, DEV_OPERATOR)) as door:
         given = {"skill": skill, **({} if mode.value == "none" else {"mode": mode.value})}
         agent = door.post(Agent, f"{_path(name)}/override", json.dumps(given), lost=LOST)
         _show(agent, f"Overridden for {agent.agent}.", as_json, complete=True)
 
 
 def fleet(
-    url: Url = None, token: Token = None, identity: OperatorIdentity = None, as_json: AsJson = False
+    url: Url = None,
+    token: Token = None,
+    identity: OperatorIdentity = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
 ) -> None:
     """All agents, here and elsewhere: how much human is in the loop for each skill, and what says so."""
-    with failures(as_json), calling(target(url, token, identity, DEV_OPERATOR)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile, DEV_OPERATOR)) as door:
         agents = door.get(Fleet, "fleet", tries=TRIES).agents
         if as_json:
             print_json([agent.wire() for agent in agents])

@@ -2,28 +2,61 @@
 
 import typer
 
-from interlock.cli import agents, audit, away, conformance, drill, halts, people, tasks, tokens
-from interlock.cli.output import EXIT_CODES
+from interlock.cli import (
+    agents,
+    audit,
+    away,
+    conformance,
+    drill,
+    halts,
+    people,
+    profiles,
+    tasks,
+    tokens,
+)
+from interlock.cli.output import ending
 
 app = typer.Typer(
     help="Human oversight for A2A agents.",
-    epilog=EXIT_CODES,
+    epilog=ending("interlock inbox", "interlock halt --all --reason 'an incident'", "interlock status"),
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a traceback must not show tokens
 )
-app.command(epilog=EXIT_CODES)(people.inbox)
-app.command(epilog=EXIT_CODES)(people.answer)
-app.command(epilog=EXIT_CODES)(people.approve)
-app.command(epilog=EXIT_CODES)(people.deny)
-app.command(epilog=EXIT_CODES)(away.away)
-app.command(epilog=EXIT_CODES)(tasks.tasks)
-app.command(epilog=EXIT_CODES)(tasks.cancel)
-app.command(epilog=EXIT_CODES)(halts.halt)
-app.command(epilog=EXIT_CODES)(halts.resume)
-app.command(epilog=EXIT_CODES)(halts.status)
-app.command(epilog=EXIT_CODES)(drill.drill)
-app.command(epilog=EXIT_CODES)(conformance.conformance)
-app.command(epilog=EXIT_CODES)(agents.fleet)
+app.command(epilog=ending("interlock inbox --json", "interlock inbox --profile prod"))(people.inbox)
+app.command(
+    epilog=ending(
+        "interlock answer 4f1c --set approved=true --set comment='go ahead'",
+        """interlock answer 4f1c --payload '{"approved": false}'""",
+    )
+)(people.answer)
+app.command(epilog=ending("interlock approve 4f1c", "interlock approve 4f1c --yes --comment 'go ahead'"))(
+    people.approve
+)
+app.command(epilog=ending("interlock deny 4f1c --comment 'twice too much'"))(people.deny)
+app.command(
+    epilog=ending("interlock away --to bearer:bob --until 2w", "interlock away", "interlock away --clear")
+)(away.away)
+app.command(epilog=ending("interlock tasks 018f2c1e-7d3a-7c11-a7f0-3c2b8f1d9e42"))(tasks.tasks)
+app.command(epilog=ending("interlock cancel 018f2c1e-7d3a-7c11-a7f0-3c2b8f1d9e42"))(tasks.cancel)
+app.command(
+    epilog=ending(
+        "interlock halt --all --reason 'an incident'",
+        "interlock halt --agent billing --reason 'wrong amounts'",
+        "interlock halt --all --reason 'the API is down' --break-glass --stack interlock-prod",
+    )
+)(halts.halt)
+app.command(epilog=ending("interlock resume --all", "interlock resume --agent billing --generation 3"))(
+    halts.resume
+)
+app.command(
+    epilog=ending("interlock status --watch", "interlock status --break-glass --stack interlock-prod --json")
+)(halts.status)
+app.command(epilog=ending("interlock drill --json"))(drill.drill)
+app.command(epilog=ending("interlock conformance https://agents.example/desk --json"))(
+    conformance.conformance
+)
+app.command(epilog=ending("interlock fleet"))(agents.fleet)
 app.add_typer(agents.app, name="agents")
+app.add_typer(profiles.app, name="profiles")
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(audit.app, name="audit")

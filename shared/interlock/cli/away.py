@@ -10,7 +10,7 @@ import typer
 from interlock.a2a.models import Wire, timestamp
 from interlock.cli.door import TRIES, Door, calling
 from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json, print_table
-from interlock.cli.target import Identity, Token, Url, target
+from interlock.cli.target import Identity, Profile, Token, Url, target
 
 LOST = "It may be said or not. Say it again: it is said once."
 WHEN = "A date, a time (of here, without an offset), or 8h, 3d, 2w from now."
@@ -51,6 +51,7 @@ def away(
     url: Url = None,
     token: Token = None,
     identity: Identity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Who is away; or, with --to and --until, that you are, and who decides in your place meanwhile."""
@@ -66,7 +67,7 @@ def away(
             "since": since and _time(since),
             "who": who,
         }
-        with calling(target(url, token, identity)) as door:
+        with calling(target(url, token, identity, profile)) as door:
             if clear:
                 _clear(door, who, as_json)
             elif to:

@@ -17,7 +17,7 @@ from interlock.a2a.models import TaskState, Wire
 from interlock.cli.door import HALTED, TRIES, Door, calling, reason_of
 from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json
 from interlock.cli.switch import DoorSwitch, Report, Switch
-from interlock.cli.target import DEV_OPERATOR, OperatorIdentity, Token, Url, target
+from interlock.cli.target import DEV_OPERATOR, OperatorIdentity, Profile, Token, Url, target
 
 REASON = "a drill: only the canary is halted"
 RESUME = "interlock resume --skill interlock-canary"
@@ -69,6 +69,7 @@ def drill(
     url: Url = None,
     token: Token = None,
     identity: OperatorIdentity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Start a canary, halt only it, measure, and resume. The figures go on the audit trail.
@@ -76,7 +77,7 @@ def drill(
     Nothing else is halted: the canary is a skill that Interlock runs beside every agent. Exit code 1 also
     where a stage did not come, or where the canary could not be resumed, which is then said.
     """
-    with failures(as_json), calling(target(url, token, identity, DEV_OPERATOR)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile, DEV_OPERATOR)) as door:
         canary, switch, seen = _started(door, timeout), DoorSwitch(door), Seen()
         with _terminable(), _resumed(switch, canary, seen):
             _halt(door, switch, canary, seen, timeout)

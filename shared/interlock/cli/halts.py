@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from typing import Annotated
 
 import httpx
@@ -17,7 +18,7 @@ from interlock.cli.break_glass import break_glass
 from interlock.cli.door import calling
 from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, plain, print_json, print_table
 from interlock.cli.switch import Counts, DoorSwitch, Report, Switch, follow, stopped_tasks
-from interlock.cli.target import DEV_OPERATOR, OperatorIdentity, Token, Url, target
+from interlock.cli.target import DEV_OPERATOR, OperatorIdentity, Profile, Token, Url, stack_of, target
 
 WATCH_SECONDS = 1.0
 BAR_COLUMNS = 24
@@ -43,7 +44,10 @@ TableName = Annotated[
     str | None, typer.Option("--table", envvar="INTERLOCK_TABLE", help="For --break-glass: the core table.")
 ]
 StackName = Annotated[
-    str | None, typer.Option("--stack", help="Or the CloudFormation stack whose output CoreTable names it.")
+    str | None,
+    typer.Option(
+        "--stack", help="Or the CloudFormation stack whose output CoreTable names it. Default: the profile's."
+    ),
 ]
 
 
@@ -62,6 +66,7 @@ def halt(
     url: Url = None,
     token: Token = None,
     identity: OperatorIdentity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Halt: once this has said so, nothing that the scope covers starts, and what runs is told to stop.
@@ -71,10 +76,13 @@ def halt(
     """
     with failures(as_json):
         scope = scope_of(everything=everything, tenant=tenant, agent=agent, skill=skill)
-        with _switch(broken_glass, table, stack, url, token, identity) as switch:
+        with _switch(broken_glass, table, stack, url, token, identity, profile) as switch:
             report = switch.declare(scope, reason)
             if not as_json:
                 typer.echo(one_line(f"Halted {report.scope}: {report.reason}"))
+            warning = _unknown(switch, agent, skill)
+            if warning is not None and not as_json:
+                typer.echo(one_line(warning), err=True)
             if not no_wait:
                 with _holding(report), _bar(shown=not as_json) as show:
                     report = follow(switch, report, show)
@@ -82,7 +90,8 @@ def halt(
                 stopped: list[JsonValue] = [*stopped_tasks(switch, report)] if as_json else []
         complete = no_wait or report.walked_at is not None
         if as_json:
-            print_json({**_document(report), "persisted": True, "stopped": stopped})
+            warned: dict[str, JsonValue] = {} if warning is None else {"warning": warning}
+            print_json({**_document(report), "persisted": True, "stopped": stopped, **warned})
         else:
             for line in _said(report, complete=complete):
                 typer.echo(one_line(line))
@@ -105,12 +114,13 @@ def resume(
     url: Url = None,
     token: Token = None,
     identity: OperatorIdentity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Lift the halt of exactly this scope. One that is declared meanwhile stays: exit code 1."""
     with failures(as_json):
         scope = scope_of(everything=everything, tenant=tenant, agent=agent, skill=skill)
-        with _switch(broken_glass, table, stack, url, token, identity) as switch:
+        with _switch(broken_glass, table, stack, url, token, identity, profile) as switch:
             seen = switch.report(scope) if generation is None else None
             if seen is not None:
                 scope, generation = seen.scope, seen.generation
@@ -133,14 +143,20 @@ def status(
     watch: Annotated[
         bool, typer.Option("--watch", help="Show it live, on a terminal, until it is interrupted.")
     ] = False,
+    broken_glass: BrokenGlass = False,
+    table: TableName = None,
+    stack: StackName = None,
     url: Url = None,
     token: Token = None,
     identity: OperatorIdentity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """What is halted, and how much of what was running has stopped. Lately lifted halts are shown too."""
-    with failures(as_json), calling(target(url, token, identity, DEV_OPERATOR)) as door:
-        switch = DoorSwitch(door)
+    with (
+        failures(as_json),
+        _switch(broken_glass, table, stack, url, token, identity, profile, walking=False) as switch,
+    ):
         if watch:
             _watch(switch, as_json=as_json)
             return
@@ -179,13 +195,35 @@ def _switch(
     url: str | None,
     token: str | None,
     identity: str | None,
+    profile: str | None,
+    *,
+    walking: bool = True,
 ) -> Iterator[Switch]:
     if broken_glass:
-        with break_glass(table, stack) as glass:
+        with break_glass(
+            table, stack or (stack_of(profile) if table is None else None), walking=walking
+        ) as glass:
             yield glass
     else:
-        with calling(target(url, token, identity, DEV_OPERATOR)) as door:
+        with calling(target(url, token, identity, profile, DEV_OPERATOR)) as door:
             yield DoorSwitch(door)
+
+
+def _unknown(switch: Switch, agent: str | None, skill: str | None) -> str | None:
+    """What to tell an operator who may have mistyped: a halt of a name that nothing has holds all the same.
+
+    Asked for only once it holds. Of other tenants, and where the fleet does not answer, nothing is known.
+    """
+    named = agent or skill
+    if named is None or "/" in named or not isinstance(switch, DoorSwitch):
+        return None
+    with suppress(Failure, httpx.TransportError):
+        known = switch.agents() if agent is not None else switch.skills()
+        if named not in known:
+            close = get_close_matches(named, known, 1)
+            meant = f" Did you mean {close[0]}?" if close else ""
+            return f"The halt holds, but the fleet knows no {'agent' if agent else 'skill'} {named}.{meant}"
+    return None
 
 
 @contextmanager
@@ -209,7 +247,7 @@ def _bar(*, shown: bool) -> Iterator[Callable[[Report], object]]:
         yield lambda report: live.update(_bars([report]))
 
 
-def _watch(switch: DoorSwitch, *, as_json: bool) -> None:
+def _watch(switch: Switch, *, as_json: bool) -> None:
     console = Console()
     if as_json or not console.is_terminal:
         raise Failure("--watch is for a terminal, and not for --json.", Exit.USAGE)
@@ -220,7 +258,7 @@ def _watch(switch: DoorSwitch, *, as_json: bool) -> None:
             time.sleep(WATCH_SECONDS)
 
 
-def _standing(switch: DoorSwitch) -> list[Report]:
+def _standing(switch: Switch) -> list[Report]:
     """The reports of the halts that stand; one that is lifted or replaced meanwhile is not among them."""
     reports = [switch.report(found.scope, found.generation) for found in switch.listed() if found.on]
     return [report for report in reports if report is not None and report.on]

@@ -28,9 +28,17 @@ class Exit(IntEnum):
     """Refused, or failed."""
     USAGE = 2
     UNREACHABLE = 3
+    INTERRUPTED = 130
+    """By Ctrl-C."""
 
 
-EXIT_CODES = "Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 can not be reached."
+EXIT_CODES = "Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 can not be reached, 130 interrupted."
+
+
+def ending(*examples: str) -> str:
+    """What the help of a command ends with: a paragraph each."""
+    return "\n\n".join([*(f"$ {example}" for example in examples), EXIT_CODES])
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 

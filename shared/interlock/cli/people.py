@@ -14,7 +14,7 @@ from interlock.a2a.models import JsonObject, Wire
 from interlock.cli.door import Door, calling
 from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json, print_table
 from interlock.cli.payload import fields, payload_of
-from interlock.cli.target import Identity, Token, Url, target
+from interlock.cli.target import Identity, Profile, Token, Url, target
 from interlock.oversight.approvals import APPROVE, DENY
 from interlock.oversight.canonical_json import NotCanonical, digest
 
@@ -73,12 +73,18 @@ class Admitted(Wire):
     status: str
 
 
-def inbox(url: Url = None, token: Token = None, identity: Identity = None, as_json: AsJson = False) -> None:
+def inbox(
+    url: Url = None,
+    token: Token = None,
+    identity: Identity = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
     """What waits for a person, the most urgent first.
 
     Answer by reference with `interlock answer`, or decide with `interlock approve` and `interlock deny`.
     """
-    with failures(as_json), calling(target(url, token, identity)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile)) as door:
         people = People(door)
         found = people.open_checkpoints()
         short = references([checkpoint.checkpoint_id for checkpoint in found])
@@ -114,13 +120,14 @@ def answer(
     url: Url = None,
     token: Token = None,
     identity: Identity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer what `interlock inbox` shows. The same answer again is recorded once."""
     with failures(as_json):
         if (payload is None) == (not settings):
             raise Failure("Say the answer with --set NAME=VALUE, or with --payload JSON.", Exit.USAGE)
-        with calling(target(url, token, identity)) as door:
+        with calling(target(url, token, identity, profile)) as door:
             people = People(door)
             checkpoint = people.find(reference)
             if checkpoint.approval is not None:
@@ -148,10 +155,11 @@ def approve(
     url: Url = None,
     token: Token = None,
     identity: Identity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Approve exactly the action that this shows. The same again is recorded once."""
-    with failures(as_json), calling(target(url, token, identity)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile)) as door:
         people = People(door)
         _decide(people, reference, APPROVE, comment, sure=yes, as_json=as_json)
 
@@ -163,10 +171,11 @@ def deny(
     url: Url = None,
     token: Token = None,
     identity: Identity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Deny the action that this shows. One denial settles it, whoever approved before."""
-    with failures(as_json), calling(target(url, token, identity)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile)) as door:
         people = People(door)
         _decide(people, reference, DENY, comment, sure=yes, as_json=as_json)
 

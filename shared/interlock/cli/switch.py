@@ -63,6 +63,21 @@ class Report(Halt):
     cursor: str | None = None
 
 
+class KnownSkill(Wire):
+    skill: str
+
+
+class KnownAgent(Wire):
+    agent: str
+    skills: list[KnownSkill]
+
+
+class Known(Wire):
+    """As much of the fleet as has names."""
+
+    agents: list[KnownAgent]
+
+
 class Lifted(Wire):
     status: str
 
@@ -71,6 +86,9 @@ class Switch(Protocol):
     """Raises `Failure`."""
 
     def declare(self, scope: str, reason: str) -> Report: ...
+
+    def listed(self) -> list[Halt]:
+        """Those that stand, and those that were lifted lately."""
 
     def report(self, scope: str, generation: int | None = None, cursor: str | None = None) -> Report | None:
         """Of the newest halt of the scope. None: there is none, or not of that generation."""
@@ -108,6 +126,16 @@ class DoorSwitch:
 
     def listed(self) -> list[Halt]:
         return self._door.get(Halts, "halts").halts
+
+    def agents(self) -> list[str]:
+        return [known.agent for known in self._fleet()]
+
+    def skills(self) -> list[str]:
+        """Of all agents, as halts do not tell them apart."""
+        return [skill.skill for known in self._fleet() for skill in known.skills]
+
+    def _fleet(self) -> list[KnownAgent]:
+        return self._door.get(Known, "fleet").agents
 
 
 def newest(switch: Switch, halt: Halt, cursor: str | None = None) -> Report:

@@ -8,7 +8,7 @@ import typer
 from interlock.a2a.models import Wire
 from interlock.cli.door import TRIES, calling
 from interlock.cli.output import AsJson, failures, one_line, print_json
-from interlock.cli.target import Identity, Token, Url, target
+from interlock.cli.target import Identity, Profile, Token, Url, target
 
 
 class Delegation(Wire):
@@ -42,10 +42,11 @@ def tasks(
     url: Url = None,
     token: Token = None,
     identity: Identity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a task and what it handed to other agents, as a tree."""
-    with failures(as_json), calling(target(url, token, identity)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile)) as door:
         found = door.get(Tree, f"tasks/{quote(task_id, safe='')}/tree", tries=TRIES)
         if as_json:
             print_json(found.wire())
@@ -61,10 +62,11 @@ def cancel(
     url: Url = None,
     token: Token = None,
     identity: Identity = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Cancel a task, whatever it waits for. Within a window of veto, that vetoes it."""
-    with failures(as_json), calling(target(url, token, identity)) as door:
+    with failures(as_json), calling(target(url, token, identity, profile)) as door:
         lost = "It may be canceled or not: see `interlock tasks`."
         found = door.post(Canceled, f"tasks/{quote(task_id, safe='')}/cancel", lost=lost)
         if as_json:

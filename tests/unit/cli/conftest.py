@@ -16,7 +16,8 @@ Invoke = Callable[..., Result]
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(target, "INSTALLED_IN", tmp_path / "installed")
-    variables = ("URL", "TOKEN", "TABLE", "IDENTITIES_TABLE", "AUDIT_TABLE", "AUDIT_KEY")
+    monkeypatch.setenv("INTERLOCK_CONFIG", str(tmp_path / "config.toml"))
+    variables = ("URL", "TOKEN", "PROFILE", "TABLE", "IDENTITIES_TABLE", "AUDIT_TABLE", "AUDIT_KEY")
     for name in (f"INTERLOCK_{variable}" for variable in variables):
         monkeypatch.delenv(name, raising=False)
     return tmp_path

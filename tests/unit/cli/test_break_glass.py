@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import Invoke
 
 from interlock.a2a.models import Message, Part, Role, SendMessageRequest
 from interlock.adapters.aws import create_client, session
-from interlock.adapters.deployment import core_engine
+from interlock.adapters.deployment import DeploymentRefused, core_engine
 from interlock.adapters.dynamodb import dynamodb_client
 from interlock.engine.context import Engine
 from interlock.engine.create import create_task
@@ -122,6 +122,42 @@ def test_it_is_lifted_with_the_same_credentials(engine: Engine, table: str, inte
         "skill:acme/release was not halted.\n"
     )
     assert interlock("resume", "--tenant", "acme", "--generation", "1", *at).exit_code == 0
+
+
+def test_what_stands_is_shown_and_looking_changes_nothing(
+    engine: Engine, table: str, interlock: Invoke
+) -> None:
+    at = (*GLASS, "--table", table)
+    assert interlock("status", *at).output == "Nothing is halted.\n"
+    running = sent(engine, claimed=True)
+    interlock("halt", "--tenant", "acme", "--reason", "an incident", "--no-wait", *at)
+    result = interlock("status", *at)
+    assert result.exit_code == 0, result.output
+    assert "tenant:acme" in result.output
+    assert "still looking" in result.output
+    (halted,) = json.loads(interlock("status", *at, "--json").output)["halts"]
+    assert (halted["reason"], halted["generation"]) == ("an incident", 1)
+    assert "resumedAt" not in halted
+    assert standing(engine).walked_at is None
+    (row,) = engine.table.query(run_pk(shard(running))).rows
+    assert Run.read(row[1]).phase == Run.CLAIMED
+    interlock("resume", "--tenant", "acme", *at)
+    assert json.loads(interlock("status", *at, "--json").output)["lifted"][0]["scope"] == "tenant:acme"
+
+
+def test_the_stack_is_that_of_the_profile(interlock: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str] = []
+
+    def output_of(stack: str, name: str) -> str:
+        named.append(stack)
+        raise DeploymentRefused(name)
+
+    monkeypatch.setattr("interlock.cli.break_glass.output_of", output_of)
+    interlock("profiles", "add", "prod", "https://api.example/prod", "--ask", "--stack", "interlock-prod")
+    for arguments in (("status",), ("halt", "--all", "--reason", "r"), ("resume", "--all")):
+        assert interlock(*arguments, *GLASS, "-p", "prod").exit_code == 1
+    assert interlock("status", *GLASS, "-p", "prod", "--stack", "other").exit_code == 1
+    assert named == ["interlock-prod"] * 3 + ["other"]
 
 
 def test_one_that_was_declared_anew_stays(engine: Engine, table: str, interlock: Invoke) -> None:

@@ -31,6 +31,7 @@ def door() -> OperatorsDoor:
     door.answers("POST", "halts", reported(walkedAt=None))
     door.answers("GET", "halts/report", reported())
     door.answers("POST", "halts/resume", {"status": "lifted"})
+    door.answers("GET", "fleet", {"agents": [{"agent": "desk", "skills": [{"skill": "release"}]}], "now": AT})
     return door
 
 
@@ -194,6 +195,41 @@ def test_what_goes_wrong_after_it_was_declared_does_not_hide_that_it_holds(
 def test_a_lost_reply_while_it_waits_is_asked_for_again(door: OperatorsDoor, interlock: Invoke) -> None:
     door.answers("GET", "halts/report", LoseReply, refused(503), reported())
     assert interlock("halt", "--tenant", "acme", "--reason", "an incident").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "warning"),
+    [
+        (("--skill", "relase"), "the fleet knows no skill relase. Did you mean release?"),
+        (("--agent", "payroll"), "the fleet knows no agent payroll.\n"),
+        (("--agent", "release"), "the fleet knows no agent release.\n"),
+    ],
+)
+def test_a_name_that_the_fleet_does_not_know_is_halted_and_that_is_said(
+    door: OperatorsDoor, interlock: Invoke, options: tuple[str, str], warning: str
+) -> None:
+    result = interlock("halt", *options, "--reason", "x")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (0, "Halted tenant:acme: an incident")
+    assert warning in result.stderr
+    assert result.stderr.startswith("The halt holds")
+    document = json.loads(interlock("halt", *options, "--reason", "x", "--json").output)
+    assert document["persisted"]
+    assert warning.strip() in document["warning"]
+
+
+@pytest.mark.parametrize(
+    "options", [("--skill", "release"), ("--agent", "desk"), ("--agent", "other/relase"), ("--all",)]
+)
+def test_of_a_name_that_is_known_or_not_to_be_known_nothing_is_said(
+    door: OperatorsDoor, interlock: Invoke, options: tuple[str, ...]
+) -> None:
+    assert interlock("halt", *options, "--reason", "x").stderr == ""
+
+
+def test_where_the_fleet_does_not_answer_nothing_is_said(door: OperatorsDoor, interlock: Invoke) -> None:
+    door.answers("GET", "fleet", refused(503))
+    result = interlock("halt", "--skill", "relase", "--reason", "x", "--json")
+    assert (result.exit_code, "warning" in json.loads(result.output)) == (0, False)
 
 
 # Resuming
