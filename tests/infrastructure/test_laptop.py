@@ -125,6 +125,16 @@ def test_only_its_owner_can_read_the_tokens(laptop: Laptop) -> None:
     assert len(set(dev["tokens"].values())) == len(IDENTITIES)
 
 
+def test_the_inbox_is_where_it_says(laptop: Laptop) -> None:
+    inbox = json.loads(laptop.dev_json.read_text())["inbox"]
+    assert inbox == f"{laptop.url}/inbox/"
+    for address in (inbox, inbox.rstrip("/")):
+        with urllib.request.urlopen(address, timeout=SECONDS) as answer:
+            assert answer.url == inbox
+            assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+            assert b"<title>Interlock" in answer.read()
+
+
 def test_only_its_owner_can_read_the_key_of_what_web_hooks_hold(laptop: Laptop) -> None:
     key = laptop.dev_json.with_name("seal.key")
     assert stat.S_IMODE(key.stat().st_mode) == 0o600

@@ -20,6 +20,7 @@ NOBODY = "http://127.0.0.1:9"
 FUNCTIONS = {
     "a2a": "a2a-jsonrpc",
     "operator": "operator-checkpoints",
+    "inbox": "inbox",
     "authorizer": "authorizer",
     "turns": "turns",
     "fanout": "fanout",

@@ -11,6 +11,7 @@ HEAVY = {"jsonschema_rs", "cryptography", "jwt", "moto", "a2a", "boto3", "s3tran
 FORBIDDEN = {
     "a2a": COMMAND_LINE | HEAVY | {"fastapi", "jsonschema"},
     "operator": COMMAND_LINE | HEAVY,
+    "inbox": COMMAND_LINE | HEAVY | {"fastapi", "jsonschema"},
     "authorizer": WEB | COMMAND_LINE | HEAVY,
     "turns": WEB | COMMAND_LINE | HEAVY,
     "fanout": WEB | COMMAND_LINE | HEAVY,
@@ -19,8 +20,9 @@ FORBIDDEN = {
 }
 
 MOST_MODULES = {
-    "a2a": 615,
+    "a2a": 640,
     "operator": 720,
+    "inbox": 415,
     "authorizer": 525,
     "turns": 615,
     "fanout": 575,
@@ -37,11 +39,11 @@ def test_a_function_imports_nothing_that_it_does_not_need(function: str) -> None
     assert len(imported) <= MOST_MODULES[function]
 
 
-@pytest.mark.parametrize("function", ["operator", "authorizer", "fanout", "timers", "outbox"])
+@pytest.mark.parametrize("function", ["operator", "inbox", "authorizer", "fanout", "timers", "outbox"])
 def test_a_function_that_runs_no_agent_loads_none(function: str) -> None:
     assert not [name for name in modules(function) if name.startswith("interlock.agents")]
 
 
-@pytest.mark.parametrize("door", ["a2a", "operator"])
+@pytest.mark.parametrize("door", ["a2a", "operator", "inbox"])
 def test_a_door_imports_less_than_the_reference_server_does(door: str) -> None:
     assert len(modules(door)) < 0.85 * len(modules(REFERENCE))

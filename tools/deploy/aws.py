@@ -3,7 +3,7 @@
     python -m tools.deploy.aws [--config-env dev|prod]
 
 An environment is a section of samconfig.toml. Beside what the two commands do by themselves, this puts the
-runtime's Python first on PATH, ships bytecode, and hands over the digest of the code.
+runtime's Python first on PATH, builds the page, ships bytecode, and hands over the digest of the code.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from tools.deploy.bytecode import compile_build
 from tools.deploy.digest import ROOT, code_digest
 from tools.deploy.interpreters import find_interpreter
 from tools.deploy.local import SAM
+from tools.deploy.page import build_page
 
 DEFAULT_RUNTIME = "python3.13"
 
@@ -22,6 +23,7 @@ DEFAULT_RUNTIME = "python3.13"
 def deploy(environment: str) -> None:
     """Raises `CalledProcessError` when a step fails, and `KeyError` for an environment that is not there."""
     overrides = parameter_overrides(environment)
+    build_page()
     interpreter = find_interpreter([overrides.get("Runtime", DEFAULT_RUNTIME)])
     path = f"{interpreter.path.parent}{os.pathsep}{os.environ['PATH']}"
     sam = [str(SAM)]

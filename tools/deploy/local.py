@@ -24,6 +24,7 @@ from typing import Any
 import boto3
 from tools.deploy.digest import ROOT, code_digest
 from tools.deploy.interpreters import Interpreter, find_interpreter
+from tools.deploy.page import build_page
 from tools.emulator.process import REGION, aws_environment, running_emulator
 from tools.emulator.streams import stream_mappings
 
@@ -67,6 +68,7 @@ def deployed(
     `agent` is a folder whose content is deployed as if it were in layers/agent. `secrets` are made first:
     parameters that take the ARN of a secret, and the names of these, with an empty JSON object in each.
     """
+    build_page()
     interpreter = find_interpreter()
     client = _runtime_client(interpreter)
     functions = ("--python", interpreter.path, "--runtime-client", client, "--layers", WORK / "local-layers")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from uvicorn import Server
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "functions/inbox/static"
 DEV_JSON = Path(".interlock/dev.json")
 """Below the folder that it is started in, as the command line looks for it."""
 SEAL_KEY = DEV_JSON.with_name("seal.key")
@@ -214,8 +215,8 @@ def private(path: Path, text: str) -> None:
 
 @contextmanager
 def dev_json(url: str, tokens: dict[str, str]) -> Iterator[None]:
-    """Where the command line finds this deployment; only its owner can read it."""
-    private(DEV_JSON, json.dumps({"url": url, "tokens": tokens}, indent=2))
+    """Where the command line and people find this deployment; only its owner can read it."""
+    private(DEV_JSON, json.dumps({"url": url, "inbox": inbox(url), "tokens": tokens}, indent=2))
     try:
         yield
     finally:
@@ -245,9 +246,12 @@ def doors() -> "Server":
 
     from interlock import bootstrap
 
-    agents, people = bootstrap.agents_door(threads=True), bootstrap.people_door()
+    try:
+        page = bootstrap.inbox_door(PAGE)
+    except FileNotFoundError:
+        sys.exit("The page is not built. Build it: make page")
     config = uvicorn.Config(
-        by_path(agents, people),
+        by_path(bootstrap.agents_door(threads=True), bootstrap.people_door(), page),
         lifespan="off",
         log_level="warning",
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
@@ -255,14 +259,23 @@ def doors() -> "Server":
     return uvicorn.Server(config)
 
 
-def by_path(agents: "ASGIApp", people: "ASGIApp") -> "ASGIApp":
-    """As the API's resources: `/people/{proxy+}` and the rest."""
+def by_path(agents: "ASGIApp", people: "ASGIApp", page: "ASGIApp") -> "ASGIApp":
+    """As the API's resources: `/people/{proxy+}`, `/inbox`, `/inbox/{proxy+}` and the rest."""
 
     async def door(scope: "Scope", receive: "Receive", send: "Send") -> None:
-        chosen = people if scope["path"].startswith("/people/") else agents
-        await chosen(scope, receive, send)
+        match scope["path"].split("/", 2):
+            case ["", "people", _]:
+                await people(scope, receive, send)
+            case ["", "inbox", *_]:
+                await page(scope, receive, send)
+            case _:
+                await agents(scope, receive, send)
 
     return door
+
+
+def inbox(url: str) -> str:
+    return f"{url}/inbox/"
 
 
 def greeting(url: str, tokens: dict[str, str]) -> str:
@@ -279,6 +292,8 @@ Ask for something that needs a person, answer as alice, and see what became of i
 {answer}
 
 {get}
+
+Or answer in the inbox, at {inbox(url)}: alice signs in there with her token.
 """
 
 

@@ -9,7 +9,7 @@ export default defineConfig({
   base: "./",
   plugins: [svelte()],
   build: {
-    outDir: "../static",
+    outDir: "../functions/inbox/static",
     emptyOutDir: true,
     target: "es2022",
     // Inlined assets would be `data:` URLs, and the polyfill an inline script: the page's policy has neither.

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 
-const folder = fileURLToPath(new URL("../../static/", import.meta.url));
+const folder = fileURLToPath(new URL("../../functions/inbox/static/", import.meta.url));
 const files = readdirSync(folder, { recursive: true })
   .filter((name) => /\.(js|css|html|svg)$/.test(name))
   .map((name) => {
