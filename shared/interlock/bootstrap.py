@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from interlock.a2a.signing import Signer
     from interlock.adapters.identities import TokenCredentials
     from interlock.adapters.peers import HttpPeers
+    from interlock.adapters.renderers import ConfiguredRenderers
     from interlock.adapters.schema_worker import SchemaWorker
     from interlock.agents import Agent
     from interlock.engine.authenticate import TokenVerifier
@@ -40,6 +41,9 @@ STOPS_AT_ONCE = 16
 CANCELS_AT_ONCE = 32
 """Of what one task has delegated, and how long one call of that may take."""
 CANCEL_SECONDS = 5.0
+CHANNEL_READ_SECONDS = 0.8
+"""For one answer of the store while a platform waits, and for the seal of a call where that is required:"""
+CHANNEL_SEAL_SECONDS = 1.0
 ANONYMOUS = "anonymous:local"
 
 
@@ -372,13 +376,56 @@ def cancel_children(tenant: str, task_id: str) -> None:
 
 def deliver_notices(tenant: str, task_id: str) -> None:
     """To the ways to people that the deployment has; where that is turned off again, they rest."""
-    from interlock.adapters.renderers import renderers_of
     from interlock.engine.notices import Telling
     from interlock.engine.notices import deliver_notices as tell
 
+    if settings().renderers is not None:
+        tell(Telling(engine(), renderers()), tenant, task_id)
+
+
+@cache
+def renderers() -> "ConfiguredRenderers":
+    """Raises `ValueError` where none are set."""
+    from interlock.adapters.renderers import Messages, renderers_of
+
     chosen = settings()
-    if chosen.renderers is not None:
-        tell(Telling(engine(), renderers_of(chosen.renderers, local=chosen.local_webhooks)), tenant, task_id)
+    if chosen.renderers is None:
+        raise ValueError("there are no renderers")
+    messages = Messages(engine().table, engine().clock, chosen.public_url)
+    return renderers_of(chosen.renderers, messages, local=chosen.local_webhooks)
+
+
+def channels_door() -> "Starlette":
+    """Its store gives up sooner than that of other doors: a platform waits for three seconds."""
+    from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
+    from interlock.adapters.identities import TokenCredentials
+    from interlock.adapters.outbound import Outbound
+    from interlock.doors.channels import create_app
+    from interlock.doors.channels.door import Door
+    from interlock.engine.calls import Calls
+    from interlock.engine.facts import WithoutFacts
+
+    guard().start()
+    chosen, client = settings(), dynamodb_client(read_seconds=CHANNEL_READ_SECONDS)
+    table = DynamoTable(client, chosen.table)
+    hasty = replace(engine(), table=WithoutFacts(table) if chosen.audit == "off" else table, views=table)
+    noted = Calls(hasty, chosen.audit == "required", CHANNEL_SEAL_SECONDS) if chosen.audit != "off" else None
+    identities = TokenCredentials(DynamoTable(client, chosen.identities_table))
+    outbound = Outbound(local=chosen.local_webhooks)
+    return create_app(Door(hasty, noted, channel_entry, identities.by_id, outbound))
+
+
+def channel_entry(name: str) -> object:
+    """Raises `Unavailable` where the document can not be read."""
+    from interlock.a2a.errors import Unavailable
+    from interlock.engine.notices import RenderFailed
+
+    if settings().renderers is None:
+        return None
+    try:
+        return renderers().entry(name)
+    except RenderFailed as error:
+        raise Unavailable from error
 
 
 def seal(chain: str) -> None:

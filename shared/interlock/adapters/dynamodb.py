@@ -81,14 +81,16 @@ _Raw = dict[str, Any]
 _T = TypeVar("_T")
 
 
-def dynamodb_client(endpoint_url: str | None = None) -> "DynamoDBClient":
+def dynamodb_client(
+    endpoint_url: str | None = None, *, read_seconds: float = READ_SECONDS
+) -> "DynamoDBClient":
     """A client that never sends a request twice and gives up early.
 
     Region, credentials and, unless given, the endpoint are the SDK's own settings (`AWS_ENDPOINT_URL`).
     """
     config = Config(
         connect_timeout=CONNECT_SECONDS,
-        read_timeout=READ_SECONDS,
+        read_timeout=read_seconds,
         retries={"total_max_attempts": 1, "mode": "standard"},
         tcp_keepalive=True,
         max_pool_connections=64,

@@ -69,14 +69,21 @@ class TokenCredentials:
     def by_subject(self, subject: str) -> Credential | None:
         return self._valid(_identity_key(f"jwt:{subject}"), "subject")
 
+    def by_id(self, identity_id: str) -> Principal | None:
+        """Of an identity that is valid now, for whom somebody else has vouched."""
+        item = self._current(_identity_key(identity_id))
+        return _identity(item).principal if item is not None else None
+
     def _valid(self, key: Key, known_by: str) -> Credential | None:
+        item = self._current(key)
+        return Credential(_identity(item).principal, _text(item, known_by)) if item is not None else None
+
+    def _current(self, key: Key) -> Item | None:
         item = self._table.get(key)
         if item is None:
             return None
-        identity = _identity(item)
-        if identity.expires_at is not None and identity.expires_at <= self._now():
-            return None
-        return Credential(identity.principal, _text(item, known_by))
+        expires_at = _identity(item).expires_at
+        return None if expires_at is not None and expires_at <= self._now() else item
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Ways to people: signed web hooks, and topics of Amazon SNS, as the deployment's document names them.
+"""Ways to people as the deployment's document names them: signed web hooks, topics of Amazon SNS, channels.
 
 A web hook is signed as Standard Webhooks 1.0.0 has it: `webhook-id`, `webhook-timestamp`, and
 `webhook-signature` over both and the body. Its receiver refuses what is old, and knows a repeat by the id.
@@ -10,6 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -24,8 +25,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from interlock.adapters import peer_directory
 from interlock.adapters.aws import create_client
+from interlock.adapters.channels.entries import ChannelEntry, SlackEntry
+from interlock.adapters.channels.slack import SlackApi
 from interlock.adapters.outbound import Forbidden, NoAnswer, Outbound
+from interlock.engine.channels import ChannelRenderer, Surface
 from interlock.engine.notices import Renderer, RenderFailed
+from interlock.engine.ports import Clock, Table
 from interlock.engine.tells import Tells
 
 FRESH_SECONDS = 60.0
@@ -54,16 +59,19 @@ class TopicEntry(BaseModel):
     topic: Annotated[str, Field(pattern=r"^arn:\S+:sns:\S+$")]
 
 
-Entry = Annotated[WebHookEntry | TopicEntry, Field(discriminator="kind")]
+AnyEntry = WebHookEntry | TopicEntry | ChannelEntry
+Entry = Annotated[AnyEntry, Field(discriminator="kind")]
 
 
 class Document(BaseModel):
     """Renderers by name, and who is told where: `surfaces` by the interface that the work came from,
-    `default` for all others, `escalation` when nobody has answered."""
+    `default` for all others, `escalation` when nobody has answered. `url` is where people reach this
+    deployment, for links."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     renderers: dict[Name, Entry]
+    url: Annotated[str, Field(pattern=r"^https?://[!-~]+$", max_length=512)] | None = None
     surfaces: dict[str, tuple[Name, ...]] = {}
     default: tuple[Name, ...] = ()
     escalation: tuple[Name, ...] = ()
@@ -74,13 +82,15 @@ class Document(BaseModel):
         return self.surfaces.get(interface or "", self.default)
 
 
-def renderers_of(setting: str, *, local: bool = False) -> "ConfiguredRenderers":
+def renderers_of(
+    setting: str, messages: "Messages | None" = None, *, local: bool = False
+) -> "ConfiguredRenderers":
     """`setting` is the id or ARN of a secret of AWS Secrets Manager, or `file:` and a path."""
     if setting.startswith("file:"):
         read = peer_directory.in_file(Path(setting.removeprefix("file:")))
     else:
         read = peer_directory.in_secret(peer_directory.secrets_client, setting)
-    return ConfiguredRenderers(read, Outbound(local=local), cache(sns_client))
+    return ConfiguredRenderers(read, Outbound(local=local), cache(sns_client), messages, local=local)
 
 
 def sns_client(endpoint_url: str | None = None) -> Any:
@@ -89,32 +99,63 @@ def sns_client(endpoint_url: str | None = None) -> Any:
     return create_client("sns", endpoint_url, config)
 
 
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """What channels need beside the document: where it is kept which message is whose, and where links lead,
+    unless the document says so."""
+
+    table: Table
+    clock: Clock
+    url: str | None = None
+
+
 class ConfiguredRenderers:
-    """Implements `Renderers`."""
+    """Implements `Renderers`. `local`: channels may be stand-ins on this machine."""
 
     def __init__(
         self,
         read: Callable[[], bytes],
         outbound: Outbound,
         sns: Callable[[], Any],
+        messages: Messages | None = None,
         *,
+        local: bool = False,
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._read, self._outbound, self._sns, self._now = read, outbound, sns, now
+        self._messages, self._local = messages, local
         self._known: tuple[float, Document] | None = None
         self._reading = Lock()
 
     def chosen(self, tells: Tells, interface: str | None) -> Mapping[str, Renderer]:
         document = self._document()
         wanted = document.names(tells, interface)
-        return {
-            name: self._renderer(document.renderers[name]) for name in wanted if name in document.renderers
-        }
+        there = [name for name in wanted if name in document.renderers]
+        return {name: self._renderer(name, document) for name in there}
 
-    def _renderer(self, entry: WebHookEntry | TopicEntry) -> Renderer:
+    def entry(self, name: str) -> AnyEntry | None:
+        """Raises `RenderFailed`."""
+        return self._document().renderers.get(name)
+
+    def _renderer(self, name: str, document: Document) -> Renderer:
+        entry = document.renderers[name]
         if isinstance(entry, WebHookEntry):
             return WebHookRenderer(self._outbound, entry.url, entry.secret)
-        return TopicRenderer(self._sns, entry.topic)
+        if isinstance(entry, TopicEntry):
+            return TopicRenderer(self._sns, entry.topic)
+        if self._messages is None:
+            raise RenderFailed("there is nowhere to keep which message is whose")
+        surface = self._surface(entry)
+        base = document.url or self._messages.url
+        whole = entry.show == "action"
+        return ChannelRenderer(self._messages.table, self._messages.clock, name, surface, base, whole)
+
+    def _surface(self, entry: ChannelEntry) -> Surface:
+        match entry:
+            case SlackEntry():
+                return SlackApi(self._outbound, entry)
+            case _:
+                raise RenderFailed("there is no such channel")
 
     def _document(self) -> Document:
         with self._reading:
@@ -130,6 +171,8 @@ class ConfiguredRenderers:
             except Exception as error:
                 _log.exception("the renderers can not be read")
                 raise RenderFailed("the renderers can not be read") from error
+            if not self._local and any(getattr(each, "api", None) for each in document.renderers.values()):
+                raise RenderFailed("the renderers are not valid: a stand-in is for local use")
             self._known = self._now(), document
             return document
 

@@ -6,7 +6,6 @@ A platform waits for seconds only, so tries end sooner here; whoever presses aga
 
 import base64
 import binascii
-import json
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import NAMESPACE_URL, UUID, uuid5
@@ -15,12 +14,12 @@ from interlock.a2a.errors import InvalidParams, Unavailable
 from interlock.a2a.models import Message, Part, Role
 from interlock.engine.answer import Admitted, Answer, admit_answer
 from interlock.engine.context import Engine, new_id
-from interlock.engine.decide import Deciding, asked_of, decide
+from interlock.engine.decide import Deciding, decide
 from interlock.engine.errors import AnswerRefused
 from interlock.engine.ports import Clock, Write
 from interlock.engine.records import Checkpoint
+from interlock.engine.shown import question
 from interlock.oversight import approvals, hitl_prompt
-from interlock.oversight.canonical_json import digest
 from interlock.oversight.choices import choices_of
 from interlock.oversight.principals import Principal
 
@@ -58,14 +57,6 @@ class Shown:
             raise ValueError("not what we have shown")
         task_id, ask_id = str(UUID(bytes=raw[:16])), str(UUID(bytes=raw[16:32]))
         return cls(task_id, ask_id, _DIGEST + raw[32:].hex())
-
-
-def shown_digest(ask: Checkpoint) -> str:
-    """Of exactly what is shown: the action, or the prompt with its schema."""
-    if ask.approval is not None:
-        return asked_of(ask).digest
-    envelope = json.loads(ask.envelope)
-    return digest({"prompt": envelope["prompt"], "responseSchema": envelope["response_schema"]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +99,12 @@ def _decide(engine: Engine, pressed: Pressed) -> Admitted:
 def _answer(engine: Engine, pressed: Pressed) -> Admitted:
     by, shown = pressed.by, pressed.shown
     item = engine.table.get(Checkpoint.key_of(by.tenant, shown.task_id, shown.ask_id))
-    ask = Checkpoint.read(item) if item is not None else None
-    if ask is None:
+    if item is None:
         raise AnswerRefused(shown.ask_id)
-    if ask.kind != Checkpoint.PROMPT or shown_digest(ask) != shown.digest:
+    asked = question(item)
+    if asked.checkpoint.kind != Checkpoint.PROMPT or asked.digest != shown.digest:
         raise InvalidParams("Something else was shown")
-    choices = choices_of(json.loads(ask.envelope)["response_schema"])
+    choices = choices_of(asked.envelope.response_schema)
     if not pressed.choice.isdecimal() or int(pressed.choice) >= len(choices):
         raise InvalidParams("This is not one of the choices")
     payload = choices[int(pressed.choice)].payload

@@ -1,0 +1,1 @@
+"""The channels: how each platform is called, what a card looks like there, and what it sends back."""
