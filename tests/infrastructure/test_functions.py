@@ -333,7 +333,12 @@ async def _fail(request: Request) -> Response:
     raise RuntimeError("internal detail")
 
 
-DOORS = [("a2a", "agents_door"), ("operator", "people_door"), ("inbox", "inbox_door")]
+DOORS = [
+    ("a2a", "agents_door"),
+    ("operator", "people_door"),
+    ("inbox", "inbox_door"),
+    ("channels", "channels_door"),
+]
 
 
 @pytest.fixture(params=DOORS, ids=[name for name, _ in DOORS])
@@ -356,7 +361,9 @@ class TestDoors:
         assert seen["body"] == event("a2a-send")["body"]
         assert seen["authorization"] == "Bearer example"
 
-    @pytest.mark.parametrize("name", ["a2a-jsonrpc", "a2a-card", "operator-checkpoints", "inbox"])
+    @pytest.mark.parametrize(
+        "name", ["a2a-jsonrpc", "a2a-card", "operator-checkpoints", "inbox", "channels-slack"]
+    )
     def test_serves_every_resource_of_the_api(
         self, name: str, door: ModuleType, event: Event, context: Context
     ) -> None:

@@ -45,6 +45,13 @@ ALLOWED = {
     "A2a": DOOR | WAKE_DELIVERIES | {"SealKey": {"kms:Encrypt", "kms:Decrypt"}},
     "Operator": DOOR | WAKE_WALKS | WAKE_DELIVERIES,
     "Inbox": {},
+    "Channels": {
+        "CoreTable": READ_CORE | WRITE_CORE - {"dynamodb:DeleteItem"},
+        "IdentitiesTable": {"dynamodb:GetItem"},
+        "TurnsQueue": SEND,
+        "AuditQueue": SEND,
+        **WAKE_DELIVERIES,
+    },
     "Authorizer": {"IdentitiesTable": {"dynamodb:GetItem"}},
     "Turns": {
         "CoreTable": READ_CORE | WRITE_CORE,
@@ -68,7 +75,7 @@ ALLOWED = {
         **WAKE_DELIVERIES,
     },
     "Outbox": {
-        "CoreTable": READ_CORE | {"dynamodb:PutItem", "dynamodb:UpdateItem"},
+        "CoreTable": READ_CORE | WRITE_CORE - {"dynamodb:DeleteItem"},
         "OutboxQueue": SEND | CONSUME,
         "OutboxDeadLetters": SEND,
         "TimersQueue": SEND,
@@ -123,6 +130,7 @@ DEFAULTS = {
     "HasPeers": False,
     "HasRenderers": False,
     "HasNoticeTopic": False,
+    "HasMailIdentity": False,
 }
 
 
@@ -238,17 +246,23 @@ class TestLeastPrivilege:
         }
         assert readers == dict.fromkeys(("TurnsRole", "OutboxRole"), "PeersSecretArn")
 
-    def test_the_ways_to_people_are_read_and_published_to_by_the_outbox_alone(self, whole: Template) -> None:
-        template: Template = settled(whole, DEFAULTS | {"HasRenderers": True, "HasNoticeTopic": True})
+    def test_the_ways_to_people_are_used_by_the_outbox_alone_and_read_where_they_answer(
+        self, whole: Template
+    ) -> None:
+        template: Template = settled(
+            whole, DEFAULTS | {"HasRenderers": True, "HasNoticeTopic": True, "HasMailIdentity": True}
+        )
         granted = {
             (name, action, resource)
             for name, role in of_type(template, "AWS::IAM::Role").items()
             for action, resource in statements(role)
-            if action.startswith(("secretsmanager:", "sns:"))
+            if action.startswith(("secretsmanager:", "sns:", "ses:"))
         }
         assert granted == {
             ("OutboxRole", "secretsmanager:GetSecretValue", "RenderersSecretArn"),
             ("OutboxRole", "sns:Publish", "NoticeTopicArn"),
+            ("OutboxRole", "ses:SendEmail", "MailIdentityArn"),
+            ("ChannelsRole", "secretsmanager:GetSecretValue", "RenderersSecretArn"),
         }
 
     def test_a_notice_that_nobody_was_given_rings(self, template: Template) -> None:
@@ -515,6 +529,8 @@ class TestApi:
             ("/.well-known/jwks.json", "get"),
             ("/inbox", "get"),
             ("/inbox/{proxy+}", "get"),
+            ("/channels/{proxy+}", "get"),
+            ("/channels/{proxy+}", "post"),
         }
 
     @pytest.mark.parametrize(
@@ -523,6 +539,7 @@ class TestApi:
             ("A2a", ["/", "/{proxy+}"], {"get", "post", "put", "delete"}),
             ("Operator", ["/people/{proxy+}"], {"get", "post", "put", "delete"}),
             ("Inbox", ["/inbox", "/inbox/{proxy+}"], {"get"}),
+            ("Channels", ["/channels/{proxy+}"], {"get", "post"}),
         ],
     )
     def test_a_door_has_its_methods_named(
@@ -539,7 +556,7 @@ class TestApi:
                     f"${{{name}FunctionAliaslive}}/invocations"
                 )
 
-    @pytest.mark.parametrize("name", ["A2a", "Operator", "Inbox"])
+    @pytest.mark.parametrize("name", ["A2a", "Operator", "Inbox", "Channels"])
     def test_this_api_alone_may_invoke_a_door(self, template: Template, name: str) -> None:
         permission = of_type(template, "AWS::Lambda::Permission")[f"{name}Permission"]
         assert permission["FunctionName"] == {"Ref": f"{name}Function.Alias"}
@@ -730,7 +747,11 @@ class TestAuditTrail:
         assert unsigned["LogGroupName"] == {"Ref": "AuditLogs"}
         watched = alarms["UnsignedCheckpointsAlarm"]["MetricName"]
         assert unsigned["MetricTransformations"][0]["MetricName"] == watched
-        assert {found["LogGroupName"]["Ref"] for found in filters.values()} == {"A2aLogs", "OperatorLogs"}
+        assert {found["LogGroupName"]["Ref"] for found in filters.values()} == {
+            "A2aLogs",
+            "OperatorLogs",
+            "ChannelsLogs",
+        }
         for found in filters.values():
             assert found["FilterPattern"] == f'"{LOST_CALL}"'
             assert found["MetricTransformations"][0]["MetricName"] == lost["MetricName"]

@@ -26,6 +26,7 @@ FUNCTIONS = {
     "fanout": "fanout",
     "timers": "timers",
     "outbox": "outbox",
+    "channels": "channels-slack",
 }
 """Function -> the event in `events/` that starts it."""
 REFERENCE = "reference"

@@ -251,7 +251,9 @@ def doors() -> "Server":
     except FileNotFoundError:
         sys.exit("The page is not built. Build it: make page")
     config = uvicorn.Config(
-        by_path(bootstrap.agents_door(threads=True), bootstrap.people_door(), page),
+        by_path(
+            bootstrap.agents_door(threads=True), bootstrap.people_door(), page, bootstrap.channels_door()
+        ),
         lifespan="off",
         log_level="warning",
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
@@ -259,13 +261,15 @@ def doors() -> "Server":
     return uvicorn.Server(config)
 
 
-def by_path(agents: "ASGIApp", people: "ASGIApp", page: "ASGIApp") -> "ASGIApp":
-    """As the API's resources: `/people/{proxy+}`, `/inbox`, `/inbox/{proxy+}` and the rest."""
+def by_path(agents: "ASGIApp", people: "ASGIApp", page: "ASGIApp", channels: "ASGIApp") -> "ASGIApp":
+    """As the API's resources: `/people/{proxy+}`, `/inbox`, `/inbox/{proxy+}`, `/channels/{proxy+}` and the rest."""
 
     async def door(scope: "Scope", receive: "Receive", send: "Send") -> None:
         match scope["path"].split("/", 2):
             case ["", "people", _]:
                 await people(scope, receive, send)
+            case ["", "channels", _]:
+                await channels(scope, receive, send)
             case ["", "inbox", *_]:
                 await page(scope, receive, send)
             case _:
