@@ -43,11 +43,11 @@ ENDED: Mapping[str, str] = {
     Checkpoint.APPROVED: "Approved",
     Checkpoint.DENIED: "Denied",
     Checkpoint.CHANGES_REQUESTED: "Sent back for changes",
-    Checkpoint.EXPIRED: "Its time passed: nothing was run",
-    Checkpoint.CANCELED: "The task was canceled",
-    Checkpoint.SUPERSEDED: "The task went on with another message",
-    Checkpoint.PASSED: "Nobody vetoed: it starts",
-    Checkpoint.VETOED: "Vetoed: nothing was run",
+    Checkpoint.EXPIRED: "Its time passed, nothing was run",
+    Checkpoint.CANCELED: "Canceled",
+    Checkpoint.SUPERSEDED: "Closed by another message",
+    Checkpoint.PASSED: "Nobody vetoed, it starts",
+    Checkpoint.VETOED: "Vetoed, nothing was run",
 }
 
 
@@ -283,11 +283,7 @@ def _buttons(asked: Question, card: Card) -> tuple[Button, ...]:
 
 def _outcome(asked: Question) -> str:
     found = asked.checkpoint
-    if found.status == Checkpoint.APPROVED:
-        by = list(asked.approved_by)
-    elif found.winner is not None:
-        by = [json.loads(found.winner)[0]]
-    else:
-        by = [vote.who for vote in asked.votes if vote.decision not in (None, "approve")]
+    by = asked.approved_by if found.status == Checkpoint.APPROVED else (found.closed_by,)
+    named = ", ".join(_name(who) for who in by if who is not None)
     ended = ENDED.get(found.status, found.status)
-    return f"{ended} by {', '.join(map(_name, by))}" if by else ended
+    return f"{ended} by {named}" if named else ended
