@@ -262,7 +262,7 @@ def doors() -> "Server":
 
 
 def by_path(agents: "ASGIApp", people: "ASGIApp", page: "ASGIApp", channels: "ASGIApp") -> "ASGIApp":
-    """As the API's resources: `/people/{proxy+}`, `/inbox`, `/inbox/{proxy+}`, `/channels/{proxy+}` and the rest."""
+    """As the API's resources: those of `/people`, of `/channels` and of `/inbox`, and the rest."""
 
     async def door(scope: "Scope", receive: "Receive", send: "Send") -> None:
         match scope["path"].split("/", 2):
