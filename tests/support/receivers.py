@@ -77,7 +77,7 @@ def receiving(
             receiver.requests.append((self.command, self.path, dict(self.headers), body))
             receiver.answer(self)
 
-        do_GET = do_POST  # noqa: N815 (the name by which the server finds it)
+        do_GET = do_PATCH = do_POST  # noqa: N815 (the names by which the server finds it)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             pass

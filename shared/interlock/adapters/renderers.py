@@ -25,7 +25,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from interlock.adapters import peer_directory
 from interlock.adapters.aws import create_client
-from interlock.adapters.channels.entries import ChannelEntry, SlackEntry
+from interlock.adapters.channels.discord import DiscordApi
+from interlock.adapters.channels.entries import ChannelEntry, DiscordEntry, SlackEntry
 from interlock.adapters.channels.slack import SlackApi
 from interlock.adapters.outbound import Forbidden, NoAnswer, Outbound
 from interlock.engine.channels import ChannelRenderer, Surface
@@ -154,6 +155,8 @@ class ConfiguredRenderers:
         match entry:
             case SlackEntry():
                 return SlackApi(self._outbound, entry)
+            case DiscordEntry():
+                return DiscordApi(self._outbound, entry)
             case _:
                 raise RenderFailed("there is no such channel")
 

@@ -5,7 +5,7 @@ the checkpoint is open, so that who comes later, or comes again, finds the messa
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Protocol
@@ -115,8 +115,8 @@ class Card:
 class Surface(Protocol):
     """One channel. Raises `RenderFailed` where the platform does not take it."""
 
-    room: int
-    """Characters of all texts of a message: what is longer is not shown at all."""
+    def fits(self, texts: Sequence[str]) -> bool:
+        """Whether a message has room for all of them: else none is shown."""
 
     def post(self, card: Card) -> str:
         """What the message is named by."""
@@ -220,7 +220,7 @@ class ChannelRenderer:
         if self.whole and asked.asked is not None:
             texts.append(json.dumps(asked.asked.action, ensure_ascii=False, indent=2))
         shown = tuple(visible(text) for text in texts)
-        fits = sum(map(len, shown)) <= self.surface.room
+        fits = self.surface.fits(shown)
         base = self.base.rstrip("/") if self.base is not None else None
         card = replace(
             card,

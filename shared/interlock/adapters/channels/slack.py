@@ -52,10 +52,11 @@ def escaped(text: str) -> str:
 class SlackApi:
     """Implements `Surface`; the message is named `<channel>/<ts>`."""
 
-    room = MAX_TEXT
-
     def __init__(self, outbound: Outbound, entry: SlackEntry) -> None:
         self._outbound, self._entry = outbound, entry
+
+    def fits(self, texts: Sequence[str]) -> bool:
+        return sum(map(len, texts)) <= MAX_TEXT
 
     def post(self, card: Card) -> str:
         channels = self._entry.channels

@@ -4,8 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from interlock.a2a.body import read_body
 from interlock.a2a.errors import A2AError, InternalError, PermissionDenied, TaskNotFound, Unavailable
@@ -154,3 +156,19 @@ async def failed(request: Request, error: Exception) -> Response:  # noqa: ARG00
 
 def text_of(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def members(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def route(path: str, handle: Callable[[Request, bytes], Response]) -> Route:
+    """One that takes what a platform sends: `handle` checks who signed it before it looks at it."""
+
+    async def received(request: Request) -> Response:
+        try:
+            return await run_in_threadpool(handle, request, await body_of(request))
+        except A2AError as error:
+            return refused(error)
+
+    return Route(path, received, methods=["POST"])

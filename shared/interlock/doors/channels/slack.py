@@ -1,9 +1,9 @@
 """What Slack sends when somebody presses a button or submits a modal ("Handling user interaction")."""
 
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -12,20 +12,13 @@ from interlock.a2a import strict_json
 from interlock.a2a.errors import A2AError, InvalidRequest, Unauthenticated
 from interlock.adapters.channels.entries import SlackEntry
 from interlock.adapters.channels.slack import ASK_REASON, REASON, SlackApi, is_signed
-from interlock.doors.channels.door import AGAIN, ELSEWHERE, Door, Told, body_of, refused, text_of
+from interlock.doors.channels.door import AGAIN, ELSEWHERE, Door, Told, members, route, text_of
 from interlock.engine.notices import RenderFailed
 from interlock.engine.press import DENY, MAX_COMMENT
 
 
 def routes(door: Door) -> list[Route]:
-    async def interaction(request: Request) -> Response:
-        try:
-            body = await body_of(request)
-            return await run_in_threadpool(_handle, door, request, body)
-        except A2AError as error:
-            return refused(error)
-
-    return [Route("/channels/slack/{name}", interaction, methods=["POST"])]
+    return [route("/channels/slack/{name}", partial(_handle, door))]
 
 
 def _handle(door: Door, request: Request, body: bytes) -> Response:
@@ -56,22 +49,22 @@ def _payload(body: bytes) -> dict[str, Any]:
 
 def _account(entry: SlackEntry, payload: dict[str, Any]) -> str | None:
     """Who pressed, if they did in this app and this workspace, as one of its own people."""
-    user, team = _members(payload.get("user")), _members(payload.get("team"))
+    user, team = members(payload.get("user")), members(payload.get("team"))
     ours = payload.get("api_app_id") == entry.app and team.get("id") == entry.team
     return text_of(user.get("id")) if ours and user.get("team_id", entry.team) == entry.team else None
 
 
 def _pressed(door: Door, entry: SlackEntry, via: str, payload: dict[str, Any]) -> Response:
     account = _account(entry, payload)
-    channel = text_of(_members(payload.get("channel")).get("id"))
+    channel = text_of(members(payload.get("channel")).get("id"))
     actions = payload.get("actions")
-    action = _members(actions[0] if isinstance(actions, list) and actions else None)
-    value = text_of(action.get("value") or _members(action.get("selected_option")).get("value"))
+    action = members(actions[0] if isinstance(actions, list) and actions else None)
+    value = text_of(action.get("value") or members(action.get("selected_option")).get("value"))
     api = SlackApi(door.outbound, entry)
     if not value:
         return Response()  # a button that only leads somewhere
     if account is None or channel not in entry.channels:
-        return _told(api, channel, text_of(_members(payload.get("user")).get("id")), Told(ELSEWHERE))
+        return _told(api, channel, text_of(members(payload.get("user")).get("id")), Told(ELSEWHERE))
     who = door.person(entry.people, account)
     if who is not None and value.partition(".")[0] == DENY:
         try:
@@ -83,13 +76,13 @@ def _pressed(door: Door, entry: SlackEntry, via: str, payload: dict[str, Any]) -
 
 
 def _submitted(door: Door, entry: SlackEntry, via: str, payload: dict[str, Any]) -> Response:
-    view, account = _members(payload.get("view")), _account(entry, payload)
+    view, account = members(payload.get("view")), _account(entry, payload)
     if view.get("callback_id") != ASK_REASON:
         return Response()
     if account is None:
         return _kept_open(ELSEWHERE)
-    values = _members(_members(view.get("state")).get("values"))
-    reason = text_of(_members(_members(values.get(REASON)).get(REASON)).get("value"))[:MAX_COMMENT]
+    values = members(members(view.get("state")).get("values"))
+    reason = text_of(members(members(values.get(REASON)).get(REASON)).get("value"))[:MAX_COMMENT]
     who = door.person(entry.people, account)
     told = door.settle(via, who, text_of(view.get("private_metadata")), reason or None)
     return Response() if told.done else _kept_open(told.text)
@@ -106,7 +99,3 @@ def _told(api: SlackApi, channel: str, account: str, told: Told) -> Response:
 
 def _kept_open(text: str) -> Response:
     return JSONResponse({"response_action": "errors", "errors": {REASON: text}})
-
-
-def _members(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
