@@ -1,0 +1,28 @@
+"""The demo agents, and one that asks whatever it is told to.
+
+`ask {"prompt": ..., "schema"?: ..., "seconds"?: ...}`
+"""
+
+import json
+from datetime import timedelta
+
+from interlock.agents import Agent, Turn
+from interlock.agents.demo import agent as demo
+
+ASK = "ask "
+
+agent = Agent("asking", "Asks what it is told to, beside the demo agents.")
+
+
+@agent.skill("ask", "Asks what the message says", matches=lambda message: message.text.startswith(ASK))
+async def ask(turn: Turn) -> None:
+    if turn.answer is not None:
+        await turn.artifact(dict(turn.answer.payload), name="answer")
+        await turn.complete("Thank you.")
+        return
+    said = json.loads(turn.text.removeprefix(ASK))
+    deadline = timedelta(seconds=said["seconds"]) if "seconds" in said else None
+    await turn.ask(said["prompt"], said.get("schema"), deadline=deadline)
+
+
+agent.include(demo)
