@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from interlock.agents import Agent
     from interlock.engine.authenticate import TokenVerifier
     from interlock.engine.calls import Calls
+    from interlock.engine.pulse import Beat
     from interlock.engine.push import Push, Sealer
     from interlock.engine.registry import Registry
     from interlock.engine.run_turn import Executor
@@ -314,6 +315,12 @@ def inbox_door(page: Path) -> "Starlette":
     return create_app(page, SignIn(chosen.oidc_issuer, chosen.oidc_client_id, chosen.oidc_scope, origins))
 
 
+def feed_door() -> "FastAPI":
+    from interlock.doors.people import create_feed
+
+    return create_feed(engine(), authenticate, calls())
+
+
 @cache
 def executor() -> "Executor":
     from interlock.agents.by_agent import ByAgent
@@ -468,6 +475,16 @@ def walk(scope: str, generation: int, number: int) -> None:
 
 def wake_walk(scope: str, generation: int) -> None:
     engine().waker.wake_walk(scope, generation)
+
+
+def beat(pk: str, sk: str, raised: "set[Beat]") -> None:
+    """Tells people who wait that what has this key changed; `raised` are those who were told already."""
+    from interlock.engine.pulse import beats_of, raise_beat
+
+    for found in beats_of(pk, sk):
+        if found not in raised:
+            raise_beat(engine().table, found)
+            raised.add(found)
 
 
 def handle_due(pk: str, sk: str) -> None:

@@ -282,6 +282,12 @@ def test_a_transaction_that_holds_writes_all(store: Store) -> None:
     assert store.get_many(keys) == [{"rev": 2}, None, {"rev": 1}, {"rev": 1}]
 
 
+def test_what_is_looked_at_for_less_is_as_what_is_read(store: Store) -> None:
+    fill(store, [(KEY, {"n": 1}), (OTHER, {"n": 2})])
+    keys = [OTHER, Key("none", "none"), KEY]
+    assert store.peek(keys) == store.get_many(keys) == [{"n": 2}, None, {"n": 1}]
+
+
 def test_a_check_of_what_is_absent_leaves_it_absent(store: Store) -> None:
     store.write(Put(KEY, {}), Check(OTHER, (Missing("pk"),)))
     assert store.get(OTHER) is None

@@ -122,6 +122,19 @@ class TestFanout:
         bootstrap.wake_walk.assert_called_once_with("tenant:demo", 3)
         assert type(bootstrap.wake_walk.call_args.args[1]) is int
 
+    def test_tells_people_of_every_halt_checkpoint_and_agent_and_of_nothing_else(
+        self, bootstrap: Mock, load_function: Load, event: Event, context: Context
+    ) -> None:
+        load_function("fanout").handler(event("fanout"), context)
+        told = [(pk, sk) for pk, sk, _ in (called.args for called in bootstrap.beat.call_args_list)]
+        keys = [record["dynamodb"]["Keys"] for record in event("fanout")["Records"]]
+        wanted = [(key["pk"]["S"], key["sk"]["S"]) for key in keys]
+        assert told == [
+            (pk, sk) for pk, sk in wanted if pk.startswith(("HALT#", "AGENT#")) or sk.startswith("ASK#")
+        ]
+        assert {pk.partition("#")[0] for pk, _ in told} == {"HALT", "AGENT", "T"}
+        assert len({id(called.args[2]) for called in bootstrap.beat.call_args_list}) == 1
+
 
 class TestStops:
     def test_walks_the_shard_of_each_message(
@@ -338,6 +351,7 @@ DOORS = [
     ("operator", "people_door"),
     ("inbox", "inbox_door"),
     ("channels", "channels_door"),
+    ("feed", "feed_door"),
 ]
 
 
@@ -362,7 +376,7 @@ class TestDoors:
         assert seen["authorization"] == "Bearer example"
 
     @pytest.mark.parametrize(
-        "name", ["a2a-jsonrpc", "a2a-card", "operator-checkpoints", "inbox", "channels-slack"]
+        "name", ["a2a-jsonrpc", "a2a-card", "operator-checkpoints", "feed-changes", "inbox", "channels-slack"]
     )
     def test_serves_every_resource_of_the_api(
         self, name: str, door: ModuleType, event: Event, context: Context

@@ -44,6 +44,11 @@ WAKE_WALKS = {"StopsQueue": SEND}
 ALLOWED = {
     "A2a": DOOR | WAKE_DELIVERIES | {"SealKey": {"kms:Encrypt", "kms:Decrypt"}},
     "Operator": DOOR | WAKE_WALKS | WAKE_DELIVERIES,
+    "Feed": {
+        "CoreTable": {"dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem"},
+        "IdentitiesTable": {"dynamodb:GetItem"},
+        "AuditQueue": SEND,
+    },
     "Inbox": {},
     "Channels": {
         "CoreTable": READ_CORE | WRITE_CORE - {"dynamodb:DeleteItem"},
@@ -60,7 +65,7 @@ ALLOWED = {
         **WAKE_DELIVERIES,
     },
     "Fanout": {
-        "CoreTable": READ_CORE,
+        "CoreTable": READ_CORE | {"dynamodb:UpdateItem"},
         "CoreTable.StreamArn": READ_STREAM,
         "*": {"dynamodb:ListStreams"},
         "TurnsQueue": SEND,
@@ -476,18 +481,14 @@ class TestStream:
         assert source["StartingPosition"] == "TRIM_HORIZON"
         assert source["MaximumBatchingWindowInSeconds"] <= 1
 
-    def test_lets_through_turns_that_no_one_has_claimed_events_to_be_delivered_new_facts_and_halts(
+    def test_lets_through_unclaimed_turns_events_to_deliver_new_facts_halts_agents_and_checkpoints(
         self, template: Template
     ) -> None:
         source = function(template, "Fanout")["Events"]["Stream"]["Properties"]
-        *both, facts, halts = [json.loads(f["Pattern"]) for f in source["FilterCriteria"]["Filters"]]
+        *both, facts, rows, asks = [json.loads(f["Pattern"]) for f in source["FilterCriteria"]["Filters"]]
         runs, events = [pattern["dynamodb"] for pattern in both]
-        assert halts == {
-            "dynamodb": {
-                "Keys": {"pk": {"S": [halts_pk(0)]}},
-                "NewImage": {"on": {"BOOL": [True]}},
-            }
-        }
+        assert rows == {"dynamodb": {"Keys": {"pk": {"S": [halts_pk(0), {"prefix": "AGENT#"}]}}}}
+        assert asks == {"dynamodb": {"Keys": {"sk": {"S": [{"prefix": "ASK#"}]}}}}
         assert facts == {
             "eventName": ["INSERT"],
             "dynamodb": {"Keys": {"pk": {"S": [{"prefix": "FACT#"}]}}},
@@ -538,6 +539,7 @@ class TestApi:
         [
             ("A2a", ["/", "/{proxy+}"], {"get", "post", "put", "delete"}),
             ("Operator", ["/people/{proxy+}"], {"get", "post", "put", "delete"}),
+            ("Feed", ["/people/changes"], {"get"}),
             ("Inbox", ["/inbox", "/inbox/{proxy+}"], {"get"}),
             ("Channels", ["/channels/{proxy+}"], {"get", "post"}),
         ],
@@ -556,7 +558,7 @@ class TestApi:
                     f"${{{name}FunctionAliaslive}}/invocations"
                 )
 
-    @pytest.mark.parametrize("name", ["A2a", "Operator", "Inbox", "Channels"])
+    @pytest.mark.parametrize("name", ["A2a", "Operator", "Feed", "Inbox", "Channels"])
     def test_this_api_alone_may_invoke_a_door(self, template: Template, name: str) -> None:
         permission = of_type(template, "AWS::Lambda::Permission")[f"{name}Permission"]
         assert permission["FunctionName"] == {"Ref": f"{name}Function.Alias"}

@@ -21,6 +21,7 @@ FUNCTIONS = {
     "a2a": "a2a-jsonrpc",
     "operator": "operator-checkpoints",
     "inbox": "inbox",
+    "feed": "feed-changes",
     "authorizer": "authorizer",
     "turns": "turns",
     "fanout": "fanout",

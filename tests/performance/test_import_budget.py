@@ -12,6 +12,7 @@ FORBIDDEN = {
     "a2a": COMMAND_LINE | HEAVY | {"fastapi", "jsonschema"},
     "operator": COMMAND_LINE | HEAVY,
     "inbox": COMMAND_LINE | HEAVY | {"fastapi", "jsonschema"},
+    "feed": COMMAND_LINE | HEAVY,
     "authorizer": WEB | COMMAND_LINE | HEAVY,
     "turns": WEB | COMMAND_LINE | HEAVY,
     "fanout": WEB | COMMAND_LINE | HEAVY,
@@ -23,6 +24,7 @@ FORBIDDEN = {
 MOST_MODULES = {
     "a2a": 640,
     "operator": 720,
+    "feed": 720,
     "inbox": 415,
     "authorizer": 525,
     "turns": 615,
@@ -42,7 +44,7 @@ def test_a_function_imports_nothing_that_it_does_not_need(function: str) -> None
 
 
 @pytest.mark.parametrize(
-    "function", ["operator", "inbox", "authorizer", "fanout", "timers", "outbox", "channels"]
+    "function", ["operator", "feed", "inbox", "authorizer", "fanout", "timers", "outbox", "channels"]
 )
 def test_a_function_that_runs_no_agent_loads_none(function: str) -> None:
     assert not [name for name in modules(function) if name.startswith("interlock.agents")]

@@ -162,6 +162,13 @@ class CountingTable:
             self._requests.append(_view_request(_page_size(page)))
         return self._table.count_view(view, first=first, last=last, equals=equals)
 
+    def peek(self, keys: Sequence[Key]) -> list[Item | None]:
+        reads = sum(
+            _read_units(_size(key, item)) for key, item in zip(keys, self._sizes.get_many(keys), strict=True)
+        )
+        self._requests.append(Request("BatchGetItem", reads=reads / 2))
+        return self._table.peek(keys)
+
     def write(self, *writes: Write) -> None:
         keys = [write.key for write in writes]
         known = dict(zip(keys, self._sizes.get_many(list(dict.fromkeys(keys))), strict=False))

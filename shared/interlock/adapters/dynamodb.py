@@ -138,11 +138,17 @@ class DynamoTable:
         return None if raw is None else _row(raw)[1]
 
     def get_many(self, keys: Sequence[Key]) -> list[Item | None]:
+        return self._batch(keys, consistent=True)
+
+    def peek(self, keys: Sequence[Key]) -> list[Item | None]:
+        return self._batch(keys, consistent=False)
+
+    def _batch(self, keys: Sequence[Key], *, consistent: bool) -> list[Item | None]:
         check_keys(keys)
         found: dict[Key, Item] = {}
         pending: _Raw = {}
         for key in keys:
-            request = pending.setdefault(self._name(key.pk), {"Keys": [], "ConsistentRead": True})
+            request = pending.setdefault(self._name(key.pk), {"Keys": [], "ConsistentRead": consistent})
             request["Keys"].append(_raw_key(key))
         rounds = 0
         while pending:

@@ -167,6 +167,9 @@ class MemoryTable:
                 return len(places)
             return sum(_matches(self._partitions[pk].items[sk][0], equals) for _, pk, sk in places)
 
+    def peek(self, keys: Sequence[Key]) -> list[Item | None]:
+        return self.get_many(keys)
+
     def write(self, *writes: Write) -> None:
         check_writes(writes)
         with self._lock:

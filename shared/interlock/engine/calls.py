@@ -39,7 +39,8 @@ class Call:
     """One call. `caller` is None until it is known. `decision` names the prompt that it decides, if it does,
     and what was decided; `digests` are of what it carries. `held_up` is False for one that is noted like any
     other, but neither waits for its seal nor is refused without: a halt. `part`: one of several that a single
-    request makes, which waits for the seals of all of them."""
+    request makes, which waits for the seals of all of them. `unnoted`: only a refusal is
+    noted, for it tells nothing."""
 
     method: str
     caller: Principal | None = None
@@ -49,6 +50,7 @@ class Call:
     digests: Mapping[str, str] = field(default_factory=dict)
     held_up: bool = True
     part: bool = False
+    unnoted: bool = False
 
     @property
     def chain(self) -> str:
@@ -102,6 +104,8 @@ class Calls:
 
     def admit(self, call: Call) -> None:
         """Before anything is done for the caller. Raises `NotSealed`."""
+        if call.unnoted:
+            return
         try:
             self._register(call.chain)
             if self._holds_up(call):
@@ -111,6 +115,8 @@ class Calls:
 
     def note(self, call: Call, error: A2AError | None = None) -> None:
         """After it. Raises `NotSealed`."""
+        if call.unnoted and error is None:
+            return
         outcome = {"status": "ok"} if error is None else {"status": "error", "error": error.reason}
         facts = [call.fact(CALL, {"outcome": outcome})]
         if error is not None and call.decision is not None:

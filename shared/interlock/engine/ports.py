@@ -180,6 +180,9 @@ class Views(Protocol):
         equals: Mapping[str, Value] = {},
     ) -> int: ...
 
+    def peek(self, keys: Sequence[Key]) -> list[Item | None]:
+        """As `Table.get_many`, for half the units: as the items were a moment ago."""
+
 
 class Waker(Protocol):
     """Wakes somebody who then reads and decides. Late, repeated or lost wakes do no harm."""

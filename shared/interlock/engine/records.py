@@ -533,8 +533,11 @@ class Registered(Record):
         return self.peer or self.url
 
 
+AGENTS = "AGENT#"
+
+
 def registered_pk(tenant: str) -> str:
-    return f"AGENT#{tenant}"
+    return f"{AGENTS}{tenant}"
 
 
 @dataclass(frozen=True, slots=True)

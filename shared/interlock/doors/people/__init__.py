@@ -3,9 +3,9 @@
 Errors have the form of A2A's HTTP+JSON binding (specification 11.6): a client reads both doors alike.
 """
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
-from interlock.doors.people import agents, away, checkpoints, decisions, drills, halts, me, tasks
+from interlock.doors.people import agents, away, changes, checkpoints, decisions, drills, halts, me, tasks
 from interlock.doors.people.door import Door, handle_errors
 from interlock.engine.authenticate import Authenticate
 from interlock.engine.calls import Calls
@@ -19,6 +19,18 @@ def create_app(
 ) -> FastAPI:
     """`calls` is None where there is no audit trail. `registry` knows the agents that run here."""
     door = Door(engine, identify, calls)
+    nouns = (me, checkpoints, decisions, tasks, halts, drills, away, changes)
+    return _app(
+        *(noun.router(door) for noun in nouns), agents.router(door, registry or Registry(engine, Policy()))
+    )
+
+
+def create_feed(engine: Engine, identify: Authenticate, calls: Calls | None = None) -> FastAPI:
+    """The change feed alone. On Lambda each who waits takes up one that runs: not those of the door."""
+    return _app(changes.router(Door(engine, identify, calls)))
+
+
+def _app(*routers: APIRouter) -> FastAPI:
     app = FastAPI(
         title="Interlock, the people's door",
         version="1",
@@ -28,8 +40,7 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=lambda route: route.name,
     )
-    for noun in (me, checkpoints, decisions, tasks, halts, drills, away):
-        app.include_router(noun.router(door))
-    app.include_router(agents.router(door, registry or Registry(engine, Policy())))
+    for router in routers:
+        app.include_router(router)
     handle_errors(app)
     return app
