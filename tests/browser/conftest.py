@@ -1,4 +1,4 @@
-"""One deployment and one browser for all; whoever looks has a context of their own."""
+"""One deployment for all, a browser for each module, and a context for whoever looks."""
 
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
@@ -20,16 +20,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def place(no_aws: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("laptop")
     with running_laptop(folder, INTERLOCK_AGENT="tests.support.asking:agent") as found:
         yield found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Ended with the last test of this folder: others run loops of their own in this thread."""
+    """Ended with the module: other tests run loops of their own in this thread."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium())
         yield browser
