@@ -106,9 +106,10 @@ export interface BatchResult {
 }
 
 export interface Violation {
-  path?: string;
-  message?: string;
-  [name: string]: unknown;
+  /** A JSON pointer into the payload. */
+  path: string;
+  keyword: string;
+  message: string;
 }
 
 export interface Refusal {

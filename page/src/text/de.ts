@@ -192,6 +192,7 @@ export const de: Catalogue = {
     yes: "Ja",
     no: "Nein",
     choose: "Wählen …",
+    clear: "Offen lassen",
     required: "Das fehlt noch.",
     optional: "freiwillig",
     bad: "Das passt nicht.",

@@ -189,6 +189,7 @@ export const en = {
     yes: "Yes",
     no: "No",
     choose: "Choose…",
+    clear: "Leave open",
     required: "This is needed.",
     optional: "optional",
     bad: "This does not fit.",
