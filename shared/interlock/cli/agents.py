@@ -9,6 +9,7 @@ from urllib.parse import quote
 import typer
 
 from interlock.a2a.models import Wire
+from interlock.cli import completion
 from interlock.cli.door import TRIES, Door, calling
 from interlock.cli.output import (
     EXIT_CODES,
@@ -32,7 +33,13 @@ app = typer.Typer(
     help="Agents elsewhere that are put under oversight.", epilog=EXIT_CODES, no_args_is_help=True
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="What the agent is called here.")]
+NewName = Annotated[str, typer.Argument(metavar="NAME", help="What the agent is called here.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="What the agent is called here.", autocompletion=completion.registered
+    ),
+]
 NoWait = Annotated[bool, typer.Option("--no-wait", help="Do not wait until the card was fetched.")]
 Raised = StrEnum("Raised", {**{mode.name: mode.value for mode in Mode}, "NONE": "none"})  # type: ignore[misc]
 
@@ -80,7 +87,7 @@ class Removed(Wire):
 
 @app.command(epilog=EXIT_CODES)
 def add(
-    name: Name,
+    name: NewName,
     card: Annotated[str, typer.Argument(metavar="URL", help="Of the agent, or of its agent card.")],
     peer: Annotated[
         str | None, typer.Option("--peer", help="The deployment's peer that it is, for its credential.")

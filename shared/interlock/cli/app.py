@@ -7,6 +7,7 @@ from interlock.cli import (
     audit,
     away,
     conformance,
+    decisions,
     drill,
     halts,
     people,
@@ -22,17 +23,26 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a traceback must not show tokens
 )
-app.command(epilog=ending("interlock inbox --json", "interlock inbox --profile prod"))(people.inbox)
+app.command(
+    epilog=ending("interlock inbox", "interlock inbox --watch", "interlock inbox --json --profile prod")
+)(people.inbox)
 app.command(
     epilog=ending(
         "interlock answer 4f1c --set approved=true --set comment='go ahead'",
         """interlock answer 4f1c --payload '{"approved": false}'""",
     )
 )(people.answer)
-app.command(epilog=ending("interlock approve 4f1c", "interlock approve 4f1c --yes --comment 'go ahead'"))(
-    people.approve
+app.command(epilog=ending("interlock approve 4f1c", "interlock approve 4f1c 7b20 c913 --comment 'go ahead'"))(
+    decisions.approve
 )
-app.command(epilog=ending("interlock deny 4f1c --comment 'twice too much'"))(people.deny)
+app.command(epilog=ending("interlock deny 4f1c --comment 'twice too much'"))(decisions.deny)
+app.command(
+    epilog=ending(
+        "interlock changes 4f1c --comment 'only half of it'",
+        """interlock changes 4f1c --edit '{"tool": "refund", "order": 1182, "amount": "70.00"}'""",
+    )
+)(decisions.changes)
+app.command(epilog=ending("interlock history --limit 100", "interlock history --json"))(people.history)
 app.command(
     epilog=ending("interlock away --to bearer:bob --until 2w", "interlock away", "interlock away --clear")
 )(away.away)

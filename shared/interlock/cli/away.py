@@ -1,22 +1,17 @@
 """Who is away, and who stands in for them: `interlock away`."""
 
 import json
-import re
-from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
-from interlock.a2a.models import Wire, timestamp
+from interlock.a2a.models import Wire
 from interlock.cli.door import TRIES, Door, calling
 from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json, print_table
 from interlock.cli.target import Identity, Profile, Token, Url, target
+from interlock.cli.when import WHEN, time_of
 
 LOST = "It may be said or not. Say it again: it is said once."
-WHEN = "A date, a time (of here, without an offset), or 8h, 3d, 2w from now."
-UNITS = {"h": "hours", "d": "days", "w": "weeks"}
-
-_FROM_NOW = re.compile(r"([1-9][0-9]{0,3})([hdw])", re.ASCII)
 
 
 class Absence(Wire):
@@ -63,8 +58,8 @@ def away(
             raise Failure("Say who stands in with --to, and until when with --until.", Exit.USAGE)
         said = {
             "substitute": to,
-            "until": until and _time(until),
-            "since": since and _time(since),
+            "until": until and time_of(until),
+            "since": since and time_of(since),
             "who": who,
         }
         with calling(target(url, token, identity, profile)) as door:
@@ -104,13 +99,3 @@ def _list(door: Door, as_json: bool) -> None:
             ("WHO", "STANDS IN", "SINCE", "UNTIL", "SAID BY"),
             [(each.who, each.substitute, each.since, each.until, each.said_by) for each in absences],
         )
-
-
-def _time(text: str) -> str:
-    """A timestamp in UTC. Raises `Failure`."""
-    try:
-        if found := _FROM_NOW.fullmatch(text):
-            return timestamp(datetime.now(UTC) + timedelta(**{UNITS[found[2]]: int(found[1])}))
-        return timestamp(datetime.fromisoformat(text))
-    except (ValueError, OverflowError):
-        raise Failure(f"{text} is no time: {WHEN[0].lower()}{WHEN[1:]}", Exit.USAGE) from None

@@ -1,6 +1,5 @@
 """`interlock conformance`: whether an agent does what hitl-prompt/v1 asks of it."""
 
-import json
 from contextlib import closing
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from pydantic import JsonValue
 from interlock.a2a.models import JsonObject
 from interlock.adapters.schema_worker import SchemaWorker
 from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json
+from interlock.cli.payload import object_of
 from interlock.cli.target import dev_token
 from interlock.conformance.client import Binding, CardError, Interface, choose_interface, fetch_card
 from interlock.conformance.scenarios import MIN_TRIALS, Result, Run, scenarios
@@ -48,7 +48,7 @@ def conformance(
     Prints a line for each with its figure; done only if all pass. Tasks it makes are answered or canceled.
     """
     with failures(as_json):
-        answer = None if payload is None else _object(payload)
+        answer = None if payload is None else object_of(payload, "--payload")
         token = token or dev_token(url, DEV_CALLER)
         card, interface = _agent(url, token, binding)
         results = []
@@ -74,16 +74,6 @@ def _agent(url: str, token: str | None, binding: Binding | None) -> tuple[JsonOb
         raise Failure(f"{url} can not be reached: {error}", Exit.UNREACHABLE) from error
     except CardError as error:
         raise Failure(f"No agent can be called at {url}: {error}.") from error
-
-
-def _object(text: str) -> JsonObject:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise Failure("--payload is not a JSON object.", Exit.USAGE)
-    return found
 
 
 def _line(result: Result) -> str:

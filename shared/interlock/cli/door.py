@@ -25,9 +25,9 @@ _Model = TypeVar("_Model", bound=Wire)
 
 
 @contextmanager
-def calling(at: Target) -> Iterator["Door"]:
+def calling(at: Target, timeout: float = TIMEOUT_SECONDS) -> Iterator["Door"]:
     try:
-        with httpx.Client(headers={"Authorization": f"Bearer {at.token}"}, timeout=TIMEOUT_SECONDS) as client:
+        with httpx.Client(headers={"Authorization": f"Bearer {at.token}"}, timeout=timeout) as client:
             yield Door(client, at.url)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeEncodeError) as error:
         raise Failure(f"{at.url} or the token is not valid.", Exit.USAGE) from error
@@ -104,8 +104,13 @@ class Door:
 
 
 def reason_of(failure: Failure) -> str | None:
-    """The name of what the server refused for (`ErrorInfo.reason`)."""
-    details = _objects(failure.error.get("details"))
+    """The name of what the server refused for."""
+    return reason_in(failure.error)
+
+
+def reason_in(error: Mapping[str, Any]) -> str | None:
+    """`ErrorInfo.reason` of an error as the server puts it."""
+    details = _objects(error.get("details"))
     return next((str(found["reason"]) for found in details if "reason" in found), None)
 
 
@@ -115,15 +120,16 @@ def _read(model: type[_Model], reply: httpx.Response) -> _Model:
             return model.model_validate_json(reply.content)
         except ValidationError as error:
             raise Failure("The reply is not one of an Interlock deployment.") from error
-    raise _refusal(reply)
-
-
-def _refusal(reply: httpx.Response) -> Failure:
     try:
         found: Any = reply.json()["error"]
-        message = str(found["message"])
+        raise refusal(found)
     except (ValueError, KeyError, TypeError, RecursionError):
-        return Failure(f"The server answered {reply.status_code} {reply.reason_phrase}.")
+        raise Failure(f"The server answered {reply.status_code} {reply.reason_phrase}.") from None
+
+
+def refusal(found: Any) -> Failure:
+    """What an error as the server puts it means. Raises `KeyError` or `TypeError` for another form."""
+    message = str(found["message"])
     details = [_violation(violation) for violation in _objects(found.get("validation_errors"))]
     winner = next((w for w in map(_winner, _objects(found.get("details"))) if w is not None), None)
     if winner is not None:

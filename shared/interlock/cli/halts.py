@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from interlock.cli import completion
 from interlock.cli.break_glass import break_glass
 from interlock.cli.door import calling
 from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, plain, print_json, print_table
@@ -28,11 +29,21 @@ Everything = Annotated[bool, typer.Option("--all", help="Everything: the right o
 OfTenant = Annotated[str | None, typer.Option("--tenant", metavar="TENANT", help="All of one tenant.")]
 OfAgent = Annotated[
     str | None,
-    typer.Option("--agent", metavar="[TENANT/]AGENT", help="One agent, of the own tenant or named."),
+    typer.Option(
+        "--agent",
+        metavar="[TENANT/]AGENT",
+        help="One agent, of the own tenant or named.",
+        autocompletion=completion.agents,
+    ),
 ]
 OfSkill = Annotated[
     str | None,
-    typer.Option("--skill", metavar="[TENANT/]SKILL", help="One skill, of whichever agent has it."),
+    typer.Option(
+        "--skill",
+        metavar="[TENANT/]SKILL",
+        help="One skill, of whichever agent has it.",
+        autocompletion=completion.skills,
+    ),
 ]
 BrokenGlass = Annotated[
     bool,

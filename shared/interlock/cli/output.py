@@ -99,9 +99,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDE)
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    console.print(table(columns, rows))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    made = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(columns):
-        table.add_column(column, no_wrap=number == 0, overflow="fold")
+        made.add_column(column, no_wrap=number == 0, overflow="fold")
     for row in rows:
-        table.add_row(*map(plain, row))
-    console.print(table)
+        made.add_row(*map(plain, row))
+    return made

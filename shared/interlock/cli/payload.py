@@ -1,10 +1,12 @@
-"""From `--set name=value` to a payload with the types that the response schema asks for."""
+"""What options say of JSON: `--set name=value` as a response schema asks for it, and whole objects."""
 
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import JsonValue
+
+from interlock.cli.output import Exit, Failure
 
 MAX_REFERENCES = 8
 _TRUE_FALSE = {"true": True, "false": False}
@@ -21,6 +23,17 @@ def payload_of(settings: Sequence[str], schema: Mapping[str, Any]) -> dict[str, 
             raise ValueError(f"{name} is set twice")
         payload[name] = _value(name, text, property_types(schema, name))
     return payload
+
+
+def object_of(text: str, option: str) -> dict[str, JsonValue]:
+    """Raises `Failure`."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise Failure(f"{option} is not a JSON object.", Exit.USAGE)
+    return found
 
 
 def property_types(schema: Mapping[str, Any], name: str) -> tuple[str, ...]:

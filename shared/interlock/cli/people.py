@@ -1,79 +1,64 @@
-"""What waits for a person, and what the person says: `interlock inbox`, `answer`, `approve` and `deny`."""
+"""What waits for a person, and the answer: `interlock inbox`, `answer` and `history`."""
 
 import json
-import sys
-import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from pydantic import JsonValue
+from rich.console import Console
+from rich.live import Live
 
 from interlock.a2a.models import JsonObject, Wire
-from interlock.cli.door import Door, calling
-from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json, print_table
+from interlock.cli.checkpoints import WINDOW, Checkpoint, People, references
+from interlock.cli.completion import checkpoint_references
+from interlock.cli.door import TRIES, Door, calling
+from interlock.cli.output import (
+    AsJson,
+    Exit,
+    Failure,
+    failures,
+    plain,
+    print_json,
+    print_table,
+    table,
+)
 from interlock.cli.payload import fields, payload_of
 from interlock.cli.target import Identity, Profile, Token, Url, target
-from interlock.oversight.approvals import APPROVE, DENY
-from interlock.oversight.canonical_json import NotCanonical, digest
 
-SHORTEST_REFERENCE = 4
-MAX_PAGES = 100
-LOST = "The answer may be recorded or not. Give it again: it is recorded once."
+COLUMNS = ("REF", "PROMPT", "ANSWER", "ASKED BY", "AGENT", "UNTIL", "NOTE")
+WATCH_SECONDS = 25
+"""How long one question about changes waits: API Gateway ends a request after 29."""
+NOTHING = "Nothing waits for an answer."
+WATCHED = {"checkpoints", "halts"}
+NOT_YOURS = {
+    "requester": "you asked for it",
+    "not-named": "not for you",
+    "not-approver": "not for you",
+}
 
-
-class Approval(Wire):
-    """What an approval request asks, of whom, and who has approved so far."""
-
-    action: JsonObject
-    summary: str
-    digest: str
-    requesters: list[str]
-    approved_by: list[str]
-    required: int
-
-    @property
-    def progress(self) -> str:
-        return f"{len(self.approved_by)} of {self.required}"
-
-
-WINDOW = "window"
-"""The kind of what asks nothing, and starts at its deadline."""
+Reference = Annotated[
+    str,
+    typer.Argument(
+        metavar="REF",
+        help="As `interlock inbox` shows it, or TASK/CHECKPOINT.",
+        autocompletion=checkpoint_references,
+    ),
+]
 
 
-class Checkpoint(Wire):
-    """As the people's door shows it."""
+class Changes(Wire):
+    """`since` goes with the next question."""
 
-    task_id: str
-    checkpoint_id: str
-    agent: str
-    skill: str
-    requested_by: str
-    prompt: str
-    response_schema: JsonObject
-    allowed_responders: list[str]
-    needed: int
-    votes: int
-    asked_at: str
-    deadline: str | None = None
-    status: str = "open"
-    approval: Approval | None = None
-    kind: str = "prompt"
-    dispatch: bool = False
-
-
-class CheckpointPage(Wire):
-    checkpoints: list[Checkpoint]
-    cursor: str | None = None
-    now: str
-
-
-class Admitted(Wire):
-    status: str
+    since: str
+    changed: list[str]
 
 
 def inbox(
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it live, on a terminal, until it is interrupted.")
+    ] = False,
     url: Url = None,
     token: Token = None,
     identity: Identity = None,
@@ -86,6 +71,9 @@ def inbox(
     """
     with failures(as_json), calling(target(url, token, identity, profile)) as door:
         people = People(door)
+        if watch:
+            _watch(door, people, as_json=as_json)
+            return
         found = people.open_checkpoints()
         short = references([checkpoint.checkpoint_id for checkpoint in found])
         if as_json:
@@ -94,18 +82,42 @@ def inbox(
             ]
             print_json({"checkpoints": listed})
         elif not found:
-            typer.echo("Nothing waits for an answer.")
+            typer.echo(NOTHING)
+        else:
+            print_table(COLUMNS, _rows(found))
+
+
+def history(
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="The newest so many.")] = 20,
+    url: Url = None,
+    token: Token = None,
+    identity: Identity = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """What was asked and is over: how it ended, and whose act that was. The newest first."""
+    with failures(as_json), calling(target(url, token, identity, profile)) as door:
+        found = People(door).closed_checkpoints(limit)
+        if as_json:
+            print_json({"checkpoints": [checkpoint.wire() for checkpoint in found]})
+        elif not found:
+            typer.echo("Nothing is over yet.")
         else:
             print_table(
-                ("REF", "PROMPT", "ANSWER", "ASKED BY", "AGENT", "UNTIL"),
-                [_row(short[checkpoint.checkpoint_id], checkpoint) for checkpoint in found],
+                ("CLOSED", "OUTCOME", "BY", "PROMPT", "COMMENT", "AGENT", "TASK"),
+                [
+                    (
+                        checkpoint.closed_at or "",
+                        checkpoint.outcome or checkpoint.status,
+                        checkpoint.decided_by or "",
+                        checkpoint.prompt,
+                        checkpoint.comment or "",
+                        f"{checkpoint.agent}/{checkpoint.skill}",
+                        checkpoint.task_id,
+                    )
+                    for checkpoint in found
+                ],
             )
-
-
-Reference = Annotated[
-    str, typer.Argument(metavar="REF", help="As `interlock inbox` shows it, or TASK/CHECKPOINT.")
-]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask on a terminal, once it is shown.")]
 
 
 def answer(
@@ -137,117 +149,19 @@ def answer(
                 said = f"This asks nothing. To be against it: interlock cancel {checkpoint.task_id}"
                 raise Failure(said, Exit.USAGE)
             content = _content(settings or [], payload, checkpoint)
+            checkpoint.check_digest()
             status = people.answer(checkpoint, content)
         if as_json:
-            print_json(
-                {"taskId": checkpoint.task_id, "checkpointId": checkpoint.checkpoint_id, "status": status}
-            )
+            print_json({**checkpoint.names, "status": status})
         elif status == "counted":
             typer.echo(f"Counted: the prompt needs {checkpoint.needed} equal answers.")
         else:
             typer.echo("Accepted.")
 
 
-def approve(
-    reference: Reference,
-    comment: Annotated[str | None, typer.Option("--comment", help="For the agent.")] = None,
-    yes: Yes = False,
-    url: Url = None,
-    token: Token = None,
-    identity: Identity = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Approve exactly the action that this shows. The same again is recorded once."""
-    with failures(as_json), calling(target(url, token, identity, profile)) as door:
-        people = People(door)
-        _decide(people, reference, APPROVE, comment, sure=yes, as_json=as_json)
-
-
-def deny(
-    reference: Reference,
-    comment: Annotated[str, typer.Option("--comment", help="Why, for the agent.")],
-    yes: Yes = False,
-    url: Url = None,
-    token: Token = None,
-    identity: Identity = None,
-    profile: Profile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Deny the action that this shows. One denial settles it, whoever approved before."""
-    with failures(as_json), calling(target(url, token, identity, profile)) as door:
-        people = People(door)
-        _decide(people, reference, DENY, comment, sure=yes, as_json=as_json)
-
-
-def _decide(
-    people: "People", reference: str, decision: str, comment: str | None, *, sure: bool, as_json: bool
-) -> None:
-    """What is sent is the digest of what was shown, and not what the server says it is."""
-    checkpoint = people.find(reference)
-    approval = checkpoint.approval
-    if approval is None:
-        raise Failure("This asks for an answer, not for an approval: use `interlock answer`.", Exit.USAGE)
-    if not _is_of(approval.digest, approval.action):
-        raise Failure("The digest is not that of the action: nothing was sent.")
-    if not as_json:
-        for line in _shown(approval):
-            typer.echo(one_line(line))
-        if not sure and sys.stdin.isatty():
-            typer.confirm(f"{decision.capitalize()} it?", abort=True)
-    status = people.decide(checkpoint, decision, approval.digest, comment)
-    if as_json:
-        print_json(
-            {
-                "taskId": checkpoint.task_id,
-                "checkpointId": checkpoint.checkpoint_id,
-                "digest": approval.digest,
-                "decision": decision,
-                "status": status,
-            }
-        )
-    elif status == "counted":
-        typer.echo(f"Counted: it takes {approval.required} approvals.")
-    else:
-        typer.echo("Denied." if decision == DENY else "Approved.")
-
-
-def _is_of(expected: str, action: JsonObject) -> bool:
-    try:
-        return digest(action) == expected
-    except NotCanonical:
-        return False
-
-
-def _shown(approval: Approval) -> list[str]:
-    approved = ", ".join(approval.approved_by) or "nobody yet"
-    return [
-        approval.summary,
-        f"  action    {json.dumps(approval.action, ensure_ascii=False)}",
-        f"  digest    {approval.digest}",
-        f"  asked by  {', '.join(approval.requesters)}",
-        f"  approved  {approved} ({approval.progress})",
-    ]
-
-
-def references(ids: Sequence[str]) -> dict[str, str]:
-    """For each id its shortest prefix that is no other's, at least four characters long."""
-    ordered = sorted(set(ids))
-    shortest = {}
-    for position, one in enumerate(ordered):
-        neighbours = ordered[max(position - 1, 0) : position] + ordered[position + 1 : position + 2]
-        common = max((_common_length(one, other) for other in neighbours), default=0)
-        shortest[one] = one[: max(common + 1, SHORTEST_REFERENCE)]
-    return shortest
-
-
-def _common_length(one: str, other: str) -> int:
-    length = 0
-    for left, right in zip(one, other, strict=False):
-        if left != right:
-            break
-        length += 1
-    return length
+def _rows(found: Sequence[Checkpoint]) -> list[tuple[str, ...]]:
+    short = references([checkpoint.checkpoint_id for checkpoint in found])
+    return [_row(short[checkpoint.checkpoint_id], checkpoint) for checkpoint in found]
 
 
 def _row(reference: str, checkpoint: Checkpoint) -> tuple[str, ...]:
@@ -265,7 +179,34 @@ def _row(reference: str, checkpoint: Checkpoint) -> tuple[str, ...]:
         checkpoint.requested_by,
         f"{checkpoint.agent}/{checkpoint.skill}",
         checkpoint.deadline or "",
+        _note(checkpoint),
     )
+
+
+def _note(checkpoint: Checkpoint) -> str:
+    looked_at = f"{checkpoint.claim.who} looks at it" if checkpoint.claim is not None else ""
+    return ", ".join(filter(None, [looked_at, NOT_YOURS.get(checkpoint.why_not or "", "")]))
+
+
+def _watch(door: Door, people: People, *, as_json: bool) -> None:
+    console = Console()
+    if as_json or not console.is_terminal:
+        raise Failure("--watch is for a terminal, and not for --json.", Exit.USAGE)
+    with suppress(KeyboardInterrupt), Live(console=console) as live:
+        for _ in _changes(door):
+            found = people.open_checkpoints()
+            live.update(table(COLUMNS, _rows(found)) if found else plain(NOTHING))
+
+
+def _changes(door: Door) -> Iterator[None]:
+    """At once, and each time that something may have changed."""
+    since = door.get(Changes, "changes", tries=TRIES).since
+    yield
+    while True:
+        told = door.get(Changes, "changes", {"since": since, "wait": WATCH_SECONDS}, tries=TRIES)
+        since = told.since
+        if not WATCHED.isdisjoint(told.changed):
+            yield
 
 
 def _content(settings: Sequence[str], payload: str | None, checkpoint: Checkpoint) -> JsonObject:
@@ -284,61 +225,3 @@ def _content(settings: Sequence[str], payload: str | None, checkpoint: Checkpoin
 
 def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
-
-
-class People:
-    """What waits for a person, at the people's door."""
-
-    def __init__(self, door: Door) -> None:
-        self._door = door
-
-    def open_checkpoints(self) -> list[Checkpoint]:
-        found: list[Checkpoint] = []
-        cursor: str | None = None
-        for _ in range(MAX_PAGES):
-            query = {} if cursor is None else {"cursor": cursor}
-            page = self._door.get(CheckpointPage, "checkpoints", query)
-            found += page.checkpoints
-            cursor = page.cursor
-            if cursor is None:
-                break
-        return found
-
-    def find(self, reference: str) -> Checkpoint:
-        """By `TASK/CHECKPOINT`, or by a prefix of the id of exactly one open checkpoint."""
-        task_id, slash, checkpoint_id = reference.partition("/")
-        if slash:
-            return self._door.get(Checkpoint, _path(task_id, checkpoint_id))
-        matching = [c for c in self.open_checkpoints() if c.checkpoint_id.startswith(reference)]
-        if not matching:
-            raise Failure(f"No open checkpoint begins with {reference}.")
-        if len(matching) > 1:
-            candidates = [f"  {c.checkpoint_id}  {c.prompt}" for c in matching]
-            raise Failure(f"Several open checkpoints begin with {reference}:", details=candidates)
-        return matching[0]
-
-    def answer(self, checkpoint: Checkpoint, payload: JsonObject) -> str:
-        """`accepted` or `counted`.
-
-        The key is made of what is answered and how, so that the same answer, sent again because its reply
-        was lost, is told what became of the first, also from another process.
-        """
-        members = json.dumps(payload, sort_keys=True)
-        key = uuid.uuid5(uuid.NAMESPACE_URL, f"{checkpoint.task_id}/{checkpoint.checkpoint_id}/{members}")
-        headers = {"Idempotency-Key": str(key)}
-        return self._tell(checkpoint, "answer", f'{{"payload": {members}}}', headers)
-
-    def decide(self, checkpoint: Checkpoint, decision: str, digest: str, comment: str | None) -> str:
-        """`accepted` or `counted`. The same decision of the same person, sent again, is told the same."""
-        said = {"decision": decision, "digest": digest}
-        if comment is not None:
-            said["comment"] = comment
-        return self._tell(checkpoint, "decide", json.dumps(said), {})
-
-    def _tell(self, checkpoint: Checkpoint, what: str, content: str, headers: Mapping[str, str]) -> str:
-        path = f"{_path(checkpoint.task_id, checkpoint.checkpoint_id)}/{what}"
-        return self._door.post(Admitted, path, content, headers, lost=LOST).status
-
-
-def _path(task_id: str, checkpoint_id: str) -> str:
-    return f"tasks/{quote(task_id, safe='')}/checkpoints/{quote(checkpoint_id, safe='')}"

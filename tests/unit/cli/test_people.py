@@ -2,20 +2,23 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from rich.console import Console
 from tests.unit.cli.conftest import Invoke
 from tests.unit.cli.serving import LoseReply, Request, Response, serving
 from typer.testing import CliRunner
 
+from interlock.cli import people
 from interlock.cli.app import app
+from interlock.cli.checkpoints import references
 from interlock.cli.door import TRIES
-from interlock.cli.people import references
 from interlock.oversight.canonical_json import digest
 
 SCHEMA = {
@@ -574,7 +577,9 @@ def test_on_a_terminal_it_asks_once_it_is_shown(
 
     result = Terminal().invoke(app, ["approve", "aaaa1"], input=f"{said}\n")
     assert "Approve it?" in result.output
-    assert len(approvals.answers) == sent
+    assert [sorted(told.document) for told in approvals.answers] == [
+        ["decision", "digest", "viewedMs"]
+    ] * sent
     assert Terminal().invoke(app, ["approve", "aaaa1", "--yes"]).exit_code == 0
     assert len(approvals.answers) == sent + 1
 
@@ -591,3 +596,191 @@ def test_who_may_not_decide_is_told_so(url: str, approvals: Door, interlock: Inv
     approvals.replies = [refusal(403, message="You may not decide this request")]
     result = interlock("approve", "aaaa1")
     assert (result.exit_code, result.stderr) == (1, "You may not decide this request\n")
+
+
+# The history
+
+
+def test_the_history_says_how_each_ended(url: str, door: Door, interlock: Invoke) -> None:
+    over = {"closedAt": "2026-11-30T13:00:00.000Z", "decidedBy": "bearer:bob", "comment": "paid twice"}
+    door.pages = [[checkpoint(FIRST, outcome="denied", status="denied", **over)], [checkpoint(SECOND)]]
+    shown = interlock("history").output
+    assert "2026-11-30T13:00:00.000Z" in shown
+    assert "denied" in shown
+    assert "bearer:bob" in shown
+    assert "paid twice" in shown
+    listed = json.loads(interlock("history", "--limit", "1", "--json").output)["checkpoints"]
+    assert [(entry["taskId"], entry["outcome"]) for entry in listed] == [(f"task-{FIRST}", "denied")]
+    assert [request.path for request in door.requests] == [
+        "/people/history",
+        "/people/history?cursor=1",
+        "/people/history",
+    ]
+    door.pages = [[]]
+    assert interlock("history").output == "Nothing is over yet.\n"
+
+
+# Whose it is, and what was shown
+
+
+def test_the_inbox_says_who_looks_at_it_and_what_is_not_yours(
+    url: str, door: Door, interlock: Invoke
+) -> None:
+    claim = {"who": "bearer:bob", "until": "2026-11-30T12:15:00.000Z"}
+    door.pages = [[checkpoint(FIRST, claim=claim), checkpoint(SECOND, mayDecide=False, whyNot="requester")]]
+    shown = interlock("inbox").output
+    assert "bearer:bob looks at it" in shown
+    assert "you asked for it" in shown
+
+
+def test_an_answer_carries_the_digest_of_what_was_shown(url: str, door: Door, interlock: Invoke) -> None:
+    shown = digest({"prompt": "Release 1.0.0?", "responseSchema": SCHEMA})
+    door.pages = [[checkpoint(FIRST, digest=shown), checkpoint(SECOND, digest="sha256:0")]]
+    assert interlock("answer", "aaaa1", "--set", "approved=true").exit_code == 0
+    assert door.answers[0].document == {"payload": {"approved": True}, "digest": shown}
+    refused = interlock("answer", "aaaa2", "--set", "approved=true")
+    assert (refused.exit_code, "nothing was sent" in refused.stderr) == (1, True)
+    assert len(door.answers) == 1
+
+
+# Several at once, and changes
+
+
+@pytest.fixture
+def several(door: Door) -> Door:
+    door.pages = [[checkpoint(FIRST, approval=asked()), checkpoint(SECOND, approval=asked(summary="Two"))]]
+    return door
+
+
+def results(*told: Any) -> Response:
+    names = [{"taskId": f"task-{one}", "checkpointId": one} for one in (FIRST, SECOND)]
+    return Response({"results": [{**name, **one} for name, one in zip(names, told, strict=False)]})
+
+
+REFUSED = {"error": {"code": 403, "message": "You may not decide this request", "details": []}}
+BUSY = {"error": {"code": 503, "message": "There was no time left for this one", "details": []}}
+HALTED = {"error": {"code": 503, "message": "halted: x", "details": [{"reason": "HALTED"}]}}
+
+
+def test_several_are_shown_and_each_is_decided_by_its_digest(
+    url: str, several: Door, interlock: Invoke
+) -> None:
+    several.replies = [results({"status": "accepted"}, {"status": "counted"})]
+    result = interlock("approve", "aaaa1", "aaaa2", "aaaa1", "--comment", "go")
+    assert result.exit_code == 0, result.output
+    assert result.output.count(f"  digest    {DIGEST}") == 2
+    assert result.output.splitlines()[-2:] == [
+        "Refund 40.00: Approved.",
+        "Two: Counted: it takes 2 approvals.",
+    ]
+    (sent,) = several.answers
+    assert sent.path == "/people/decisions"
+    said = {"digest": DIGEST, "decision": "approve", "comment": "go"}
+    assert sent.document["items"] == [
+        {"taskId": f"task-{one}", "checkpointId": one, **said} for one in (FIRST, SECOND)
+    ]
+
+
+def test_one_that_is_refused_is_said_and_the_others_are_decided(
+    url: str, several: Door, interlock: Invoke
+) -> None:
+    several.replies = [results({"status": "accepted"}, REFUSED)] * 2
+    result = interlock("deny", "aaaa1", "aaaa2", "--comment", "no")
+    assert result.exit_code == 1
+    assert result.stdout.endswith("Refund 40.00: Denied.\n")
+    assert result.stderr == "Two: You may not decide this request\n"
+    document = json.loads(interlock("deny", "aaaa1", "aaaa2", "--comment", "no", "--json").output)
+    assert [entry.get("status") for entry in document["results"]] == ["accepted", None]
+    assert document["results"][1]["error"] == REFUSED["error"]
+    assert document["results"][1]["digest"] == DIGEST
+
+
+def test_only_what_there_was_no_time_for_is_asked_again(url: str, several: Door, interlock: Invoke) -> None:
+    left = Response({"results": [{"taskId": f"task-{SECOND}", "checkpointId": SECOND, "status": "accepted"}]})
+    several.replies = [results({"status": "accepted"}, BUSY), left]
+    assert interlock("approve", "aaaa1", "aaaa2").exit_code == 0
+    asked_again = [[item["checkpointId"] for item in sent.document["items"]] for sent in several.answers]
+    assert asked_again == [[FIRST, SECOND], [SECOND]]
+    several.requests.clear()
+    several.replies = [results(HALTED, HALTED)]
+    assert interlock("approve", "aaaa1", "aaaa2").exit_code == 1
+    assert len(several.answers) == 1
+
+
+def test_where_one_of_several_can_not_be_decided_so_nothing_is_sent(
+    url: str, door: Door, interlock: Invoke
+) -> None:
+    for second in (checkpoint(SECOND), checkpoint(SECOND, approval=asked(digest="sha256:0"))):
+        door.pages = [[checkpoint(FIRST, approval=asked()), second]]
+        assert interlock("approve", "aaaa1", "aaaa2").exit_code in {1, 2}
+    assert door.answers == []
+
+
+def test_what_should_be_changed_is_sent_back(url: str, approvals: Door, interlock: Invoke) -> None:
+    edited = {"tool": "refund", "order": 1182, "amount": "20.00"}
+    result = interlock("changes", "aaaa1", "--edit", json.dumps(edited), "--comment", "half of it")
+    assert result.exit_code == 0, result.output
+    assert result.output.splitlines()[-2:] == [f"  instead   {json.dumps(edited)}", "Sent back."]
+    interlock("changes", "aaaa1", "--comment", "half of it")
+    assert [sent.document for sent in approvals.answers] == [
+        {"digest": DIGEST, "decision": "changes", "comment": "half of it", "edited": edited},
+        {"digest": DIGEST, "decision": "changes", "comment": "half of it"},
+    ]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--edit", "[]"), ("--edit", "{"), ("--comment", "")])
+def test_changes_that_can_not_be_meant(
+    url: str, approvals: Door, interlock: Invoke, arguments: tuple[str, ...]
+) -> None:
+    assert interlock("changes", "aaaa1", *arguments).exit_code == 2
+    assert approvals.requests == []
+
+
+# Watching
+
+
+def test_the_inbox_is_read_again_when_something_has_changed(
+    interlock: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = iter([["checkpoints"], ["fleet"], [], ["halts"]])
+    paths: list[str] = []
+
+    def answer(request: Request) -> Response:
+        paths.append(request.path.removeprefix("/people/"))
+        if not request.path.startswith("/people/changes"):
+            page = [checkpoint(FIRST)] if len(paths) < 4 else []
+            return Response({"checkpoints": page, "now": "2026-11-30T12:00:00.000Z"})
+        changed = next(told) if "since" in request.path else []
+        return Response({"since": f"t{len(paths)}", "changed": changed, "now": "2026-11-30T12:00:00.000Z"})
+
+    monkeypatch.setattr(Console, "is_terminal", True)
+    monkeypatch.setattr(people, "_changes", interrupted(people._changes, 3))
+    with serving(answer) as url:
+        result = interlock("inbox", "--watch", "--url", url, "--token", "t")
+    assert result.exit_code == 0, result.output
+    assert "Nothing waits for an answer." in result.output
+    assert paths == [
+        "changes",
+        "checkpoints",
+        "changes?since=t1&wait=25",
+        "checkpoints",
+        "changes?since=t3&wait=25",
+        "changes?since=t5&wait=25",
+        "changes?since=t6&wait=25",
+        "checkpoints",
+    ]
+
+
+def interrupted(changes: Callable[..., Iterator[None]], after: int) -> Callable[..., Iterator[None]]:
+    """Somebody presses Ctrl-C once it was shown so many times."""
+
+    def until(door: Any) -> Iterator[None]:
+        yield from islice(changes(door), after)
+        raise KeyboardInterrupt
+
+    return until
+
+
+def test_only_a_terminal_is_watched(url: str, interlock: Invoke) -> None:
+    assert interlock("inbox", "--watch").exit_code == 2
+    assert interlock("inbox", "--watch", "--json").exit_code == 2
