@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tools import reference
@@ -41,8 +42,8 @@ def test_which_parameter_sets_a_variable_is_found_through_conditions() -> None:
 
 
 def test_every_kind_of_record_is_told_of_and_no_other() -> None:
-    rows = re.findall(r"^\| `([a-z_.]+)` \|", (DOCS / "audit.md").read_text(), re.MULTILINE)
-    assert sorted(rows) == sorted(kinds())
+    told = re.findall(r"^\| `([a-z_.]+)` \|", (DOCS / "audit.md").read_text(), re.MULTILINE)
+    assert sorted(told) == sorted(kinds())
 
 
 def kinds() -> set[str]:
@@ -63,3 +64,34 @@ def _made(tree: ast.AST) -> Iterator[str]:
         if called in {Fact.__name__, Call.fact.__name__}:
             names = (name.id for name in ast.walk(node.args[0]) if isinstance(name, ast.Name))
             yield from (name for name in names if name.isupper())
+
+
+def test_the_runbook_says_what_to_do_about_every_alarm_and_no_other() -> None:
+    alarms = of_type("AWS::CloudWatch::Alarm")
+    assert sorted(rows("What an alarm means")) == sorted(name.removesuffix("Alarm") for name in alarms)
+    assert all(name.endswith("Alarm") for name in alarms)
+
+
+def test_the_runbook_says_how_every_queue_of_dead_letters_is_redriven() -> None:
+    feeding = {
+        queue["Properties"]["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0]
+        for queue in of_type("AWS::SQS::Queue").values()
+        if "RedrivePolicy" in queue["Properties"]
+    }
+    assert set(rows("Dead letters")) == {*feeding, "FanoutFailures"}
+
+
+def test_the_runbook_says_how_every_key_is_rotated() -> None:
+    told = {row.split()[0] for row in rows("New keys and secrets")}
+    assert set(of_type("AWS::KMS::Key")) <= told
+
+
+def of_type(kind: str) -> dict[str, Any]:
+    return {name: found for name, found in template()["Resources"].items() if found["Type"] == kind}
+
+
+def rows(title: str) -> list[str]:
+    """What the rows of the first table of a part of the runbook begin with."""
+    part = (DOCS / "runbook.md").read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    found = [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| ")]
+    return list(dict.fromkeys(filter(None, found[1:])))
