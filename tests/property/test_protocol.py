@@ -1,8 +1,8 @@
 """The invariants I1, I2, I5, I7, I8 and I9 under interleavings, faults and crashes that a schedule draws.
 
 The story: a send (and its retry under one key), turns on several workers, a prompt with a deadline, two
-people who answer it differently and one who repeats the answer, a plain message, a cancel, the deadline, a
-lost worker.
+people who answer it differently and one who repeats the answer, others who put its deadline off, claim it and
+pass it on, a plain message, a cancel, the deadline, a lost worker.
 """
 
 import json
@@ -31,10 +31,13 @@ from interlock.a2a.models import (
 from interlock.a2a.models import Role as MessageRole
 from interlock.engine.answer import Admitted, Answer, admit_answer, answered_task
 from interlock.engine.cancel import cancel_task
+from interlock.engine.claim import claim
 from interlock.engine.due import handle_due
+from interlock.engine.extend import extend
 from interlock.engine.get import get_task
+from interlock.engine.hand_over import hand_over
 from interlock.engine.ports import Delete, Item, Put, Update, Write
-from interlock.engine.records import Checkpoint, TaskMeta
+from interlock.engine.records import Checkpoint, TaskMeta, parse_instant
 from interlock.engine.run_turn import TurnRun
 from interlock.engine.send import send_message
 from interlock.engine.sweep import sweep
@@ -146,6 +149,24 @@ class Story:
             raise Broken("I7 the task that was answered with is torn")
         return Admitted.ACCEPTED
 
+    def extend(self) -> tuple[str, str]:
+        """And until when, once that was said to hold."""
+        prompt = self.world.wait_for(lambda: next(iter(self.prompts()), None))
+        until = self.world.clock.now() + timedelta(minutes=20)
+        question = extend(self.world.engine, ANN, prompt.task_id, prompt.ask_id, until)
+        return prompt.ask_id, question.checkpoint.deadline or ""
+
+    def claim(self) -> None:
+        prompt = self.world.wait_for(lambda: next(iter(self.prompts()), None))
+        claim(self.world.engine, BOB, prompt.task_id, prompt.ask_id)
+
+    def pass_on(self, to: str) -> Callable[[], None]:
+        def actor() -> None:
+            prompt = self.world.wait_for(lambda: next(iter(self.prompts()), None))
+            hand_over(self.world.engine, ANN, prompt.task_id, prompt.ask_id, to)
+
+        return actor
+
     def go_on(self) -> str:
         meta = self.world.wait_for(lambda: (m := self.meta()) and m.state == TaskState.INPUT_REQUIRED and m)
         message = Message(
@@ -179,6 +200,11 @@ class Story:
             self.world.clock.time += timedelta(minutes=minutes)
 
         return actor
+
+    def its_time_passes(self) -> None:
+        prompt = self.world.wait_for(lambda: next(iter(self.prompts()), None))
+        self.world.pause()
+        self.world.clock.time = max(self.world.clock.time, parse_instant(prompt.deadline or ""))
 
     def timer(self) -> None:
         key = self.world.wait_for(lambda: next(iter(self.world.wakes.timers), None))
@@ -218,7 +244,9 @@ class Story:
             "send again": self.send,
             "worker 2": self.work,
             "ann": self.answer(ANN, "a-1", True),
+            "extend": self.extend,
             "bob": self.answer(BOB, "b-1", False),
+            "claim": self.claim,
             "ann again": self.answer(ANN, "a-1", True),
             "worker 3": self.work,
             "cancel": self.cancel,
@@ -227,6 +255,11 @@ class Story:
             "sweeper": self.sweeper,
             "deadline passes": self.time_passes(5),
             "timer": self.timer,
+            "extend again": self.extend,
+            "pass on": self.pass_on("operators"),
+            "hand over": self.pass_on(BOB.id),
+            "its time passes": self.its_time_passes,
+            "sweeper again": self.sweeper,
             "worker 4": self.work,
             "spy": self.spy,
         }
@@ -278,6 +311,7 @@ class Story:
         if len(open_ones) != (state is TaskState.INPUT_REQUIRED):
             raise Broken(f"I8 {len(open_ones)} open prompts of a task that is {meta.state}")
         self._answers(meta)
+        self._extensions()
         if world.told.get("cancel") == TaskState.CANCELED.value and not any(
             item["state"] == TaskState.CANCELED.value for item in self.metas()
         ):
@@ -285,6 +319,19 @@ class Story:
         for turn in range(1, meta.turn + 1):
             if not world.rerun and not world.ran.get((meta.task_id, turn)) and not state.terminal:
                 raise Broken(f"I2 turn {turn} never ran and the task did not end")
+
+    def _extensions(self) -> None:
+        """Each that was told to hold did: nothing expired before, and only another one put it off further."""
+        for name in ("extend", "extend again"):
+            told = self.world.told.get(name)
+            if not isinstance(told, tuple):
+                continue
+            ask_id, until = told
+            (prompt,) = [found for found in self.prompts() if found.ask_id == ask_id]
+            if (prompt.deadline or "") < until:
+                raise Broken("I6 a deadline that was put off is not")
+            if prompt.status == Checkpoint.EXPIRED and (prompt.closed_at or "") < (prompt.deadline or ""):
+                raise Broken("I6 a prompt expired before its deadline")
 
     def _answers(self, meta: TaskMeta) -> None:
         accepted: dict[str, set[str]] = {}
@@ -310,9 +357,17 @@ def play(
     sabotage: Callable[[Write], Write] = lambda write: write,
     fault_at: Mapping[int, int] = {},
     only: Sequence[str] = (),
+    fates: Sequence[int] = Faults.TABLE,
 ) -> World:
     """Plays the story, or the part of it that `only` names, and checks it at rest. Raises `Broken`."""
-    world = World(Schedule(numbers), asks_then_completes, rerun=rerun, sabotage=sabotage, fault_at=fault_at)
+    world = World(
+        Schedule(numbers),
+        asks_then_completes,
+        rerun=rerun,
+        sabotage=sabotage,
+        fault_at=fault_at,
+        fates=fates,
+    )
     story = Story(world)
     actors = story.all()
     try:
@@ -354,6 +409,8 @@ def test_long_random_schedules_hold_the_invariants_and_reach_every_outcome() -> 
         "never sent",
         "bob: AnswerRefused",
         "ann again: tuple",
+        "extend: tuple",
+        "extend: AnswerRefused",
         "spy: str",
     }
 
@@ -412,6 +469,13 @@ def fence_stays(write: Write) -> Write:
     return write
 
 
+def expires_unseen(write: Write) -> Write:
+    """Whatever has become of the prompt since it was read."""
+    if isinstance(write, Update) and write.set.get("status") == Checkpoint.EXPIRED:
+        return replace(write, conditions=tuple(c for c in write.conditions if c.attribute != "rev"))
+    return write
+
+
 @pytest.mark.parametrize(
     ("mistake", "invariant"),
     [
@@ -437,4 +501,29 @@ def test_a_planted_mistake_is_found(mistake: Callable[[Write], Write], invariant
             play(numbers, sabotage=mistake)
 
     with pytest.raises(AssertionError, match=invariant):
+        explore()
+
+
+RACE = ("send", "worker 1", "extend", "its time passes", "timer")
+
+
+NO_FAULT = (Faults.NONE,)
+
+
+@pytest.mark.parametrize("fates", [Faults.TABLE, NO_FAULT], ids=["faults", "no faults"])
+def test_a_deadline_that_is_put_off_while_it_passes_has_one_outcome(fates: Sequence[int]) -> None:
+    outcomes = set()
+    for numbers in schedules(3, ROUNDS):
+        world = play(numbers, only=RACE, fates=fates)
+        told = world.told.get("extend")
+        outcomes.add("extended" if isinstance(told, tuple) else type(told).__name__)
+    assert outcomes >= {"extended", "AnswerRefused"}
+
+
+def test_an_expiry_that_does_not_look_at_that_is_found() -> None:
+    def explore() -> None:
+        for numbers in schedules(4, 1000):
+            play(numbers, only=RACE, sabotage=expires_unseen, fates=NO_FAULT)
+
+    with pytest.raises(AssertionError, match="I6"):
         explore()

@@ -45,7 +45,7 @@ def places_of(
         return []
     found: dict[str, Away] = {}
     looked: set[str] = set()
-    wanted = sorted({who for who in named if _is_identity(who)})
+    wanted = sorted({who for who in named if is_identity(who)})
     for _ in range(MAX_CHAIN):
         for at in range(0, len(wanted), KEYS_AT_ONCE):
             keys = [Away.key_of(caller.tenant, who) for who in wanted[at : at + KEYS_AT_ONCE]]
@@ -181,7 +181,7 @@ def _of(caller: Principal, who: str | None) -> str:
         return caller.id
     if not caller.has(Role.OPERATOR):
         raise PermissionDenied("Only an operator may say so for somebody else")
-    if not _is_identity(who):
+    if not is_identity(who):
         raise InvalidParams("who must be an identity, as `bearer:alice`")
     return who
 
@@ -192,7 +192,7 @@ def _check_person(caller: Principal) -> None:
 
 
 def _check(who: str, substitute: str, since: datetime, until: datetime, now: datetime) -> None:
-    if not _is_identity(substitute):
+    if not is_identity(substitute):
         raise InvalidParams("substitute must be an identity, as `bearer:alice`")
     if substitute == who:
         raise InvalidParams("substitute must be somebody else")
@@ -202,7 +202,7 @@ def _check(who: str, substitute: str, since: datetime, until: datetime, now: dat
         raise InvalidParams(f"until must be within {MAX_AHEAD // timedelta(days=1)} days")
 
 
-def _is_identity(text: str) -> bool:
+def is_identity(text: str) -> bool:
     scheme, _, subject = text.partition(":")
     return _SCHEME.fullmatch(scheme) is not None and is_subject(subject)
 

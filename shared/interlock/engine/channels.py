@@ -163,7 +163,7 @@ class ChannelRenderer:
         still_open = Check(ask_key, (Equals("status", Checkpoint.OPEN),))
         if said is None or said.message is None:
             self._once(about, (still_open,), lambda: self.surface.post(card))
-        elif tells in (Tells.REMINDER, Tells.ESCALATED):
+        elif tells in (Tells.REMINDER, Tells.ESCALATED, Tells.HANDED):
             message = said.message
             again = Said.key_of(tenant, task_id, notice_id, self.name)
             self._once(again, (still_open,), lambda: self.surface.follow_up(message, card))
@@ -255,6 +255,8 @@ def _title(found: Checkpoint, tells: Tells) -> str:
         return "Still waiting for you"
     if tells is Tells.ESCALATED:
         return "Nobody has answered in time"
+    if tells is Tells.HANDED and found.claim_by is not None:
+        return f"This is for {_name(found.claim_by)}"
     if found.kind == Checkpoint.WINDOW:
         return "This starts unless somebody cancels it"
     if found.dispatch:

@@ -47,17 +47,25 @@ def _page(
 
 def checkpoint(engine: Engine, caller: Principal, task_id: str, ask_id: str) -> Question:
     """Raises `TaskNotFound` for a checkpoint that is not there or not for this caller to see."""
+    found, meta = visible_checkpoint(engine, caller, task_id, ask_id)
+    return replace(found, delivery=delivery(found.checkpoint, meta, engine.clock.now(), engine.limits))
+
+
+def visible_checkpoint(
+    engine: Engine, caller: Principal, task_id: str, ask_id: str
+) -> tuple[Question, TaskMeta]:
+    """The same with its task."""
     key = Checkpoint.key_of(caller.tenant, task_id, ask_id)
     item, meta_item = engine.table.get_many([key, TaskMeta.key_of(caller.tenant, task_id)])
     if item is None or meta_item is None:
         raise not_found(task_id)
-    found, meta, now = question(item), TaskMeta.read(meta_item), engine.clock.now()
-    if found.why_not(caller, now) is WhyNot.NOT_NAMED:
+    found, meta = question(item), TaskMeta.read(meta_item)
+    if found.why_not(caller, engine.clock.now()) is WhyNot.NOT_NAMED:
         found = replace(found, stands_in=_is_named(engine, caller, meta, found))
     named = found.stands_in or (not sees(caller, meta) and _is_named(engine, caller, meta, found))
     if not (sees(caller, meta) or (not meta.isolated and named)):
         raise not_found(task_id)
-    return replace(found, delivery=delivery(found.checkpoint, meta, now, engine.limits))
+    return found, meta
 
 
 def _is_named(engine: Engine, caller: Principal, meta: TaskMeta, found: Question) -> bool:

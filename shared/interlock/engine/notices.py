@@ -263,6 +263,8 @@ def _document(engine: Engine, meta: TaskMeta, notice: Notice) -> dict[str, Any]:
     }
     if ask.deadline is not None:
         checkpoint["deadline"] = timestamp(parse_instant(ask.deadline))
+    if notice.tells == Tells.HANDED and ask.claim_by is not None:
+        checkpoint["to"] = ask.claim_by
     if ask.approval is not None:
         asked = approvals.Asked.from_json(ask.approval)
         checkpoint |= {"summary": asked.summary, "digest": asked.digest, "required": asked.gate.quorum}

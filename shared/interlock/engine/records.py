@@ -309,7 +309,7 @@ class Checkpoint(Record):
     hop_until: str | None = None
     """How long whoever is asked now has, where people can be told after that."""
     passed_op: str | None = None
-    """The attempt that passed it on last."""
+    """The attempt that changed it last while it stayed open."""
     approval: str | None = None
     status: str = "open"
     rev: int = 1
@@ -323,6 +323,13 @@ class Checkpoint(Record):
     """Of the decision that closed it."""
     turn: int | None = None
     """The turn that was queued with what was decided, if one was."""
+    extended_by: str | None = None
+    claim_by: str | None = None
+    """Who says that they look at it,"""
+    claim_until: str | None = None
+    """until when, which keeps nobody from deciding it,"""
+    claim_note: str | None = None
+    """and what whoever passed it on to them said."""
     viewed: str | None = None
     """For how many milliseconds whoever has decided had it before them, as they say: JSON text."""
     view: str | None = None

@@ -57,7 +57,7 @@ def opened(engine: Engine, meta: TaskMeta, ask: Checkpoint, now: datetime) -> tu
     """A checkpoint as it is opened, and what goes with it where people can be told: who is asked first, and
     until when. Nobody else sees an isolated task.
     """
-    asked, writes = _asked(engine, meta, ask, now)
+    asked, writes = asked_next(engine, meta, ask, now)
     return asked, [*writes, *to_remind(ask)] if _tells(engine, meta) else writes
 
 
@@ -65,7 +65,9 @@ def _tells(engine: Engine, meta: TaskMeta) -> bool:
     return engine.notices and not meta.isolated
 
 
-def _asked(engine: Engine, meta: TaskMeta, ask: Checkpoint, now: datetime) -> tuple[Checkpoint, list[Write]]:
+def asked_next(
+    engine: Engine, meta: TaskMeta, ask: Checkpoint, now: datetime
+) -> tuple[Checkpoint, list[Write]]:
     """Tells whoever is asked now, as far as we can: an agent follows its task by itself."""
     hop = reviewers.current(reviewers.from_json(ask.hops))
     if not _tells(engine, meta):
@@ -135,7 +137,7 @@ def _passed(
     now = engine.clock.now()
     hops = reviewers.passed(reviewers.from_json(ask.hops), outcome)
     moved = replace(ask, hops=reviewers.to_json(hops), rev=ask.rev + 1, passed_op=op)
-    moved, told = _asked(engine, meta, moved, now)
+    moved, told = asked_next(engine, meta, moved, now)
     still = (Equals("status", Checkpoint.OPEN), Equals("rev", ask.rev))
     detail = {"prompt": ask.ask_id, "asked": reviewers.current(hops).who, "passed": outcome}
     fact = Fact(REVIEWER_ASKED, by, detail=detail).about(meta).put(meta.tenant, now)

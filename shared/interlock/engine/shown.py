@@ -97,6 +97,11 @@ class Question:
         found = self.checkpoint
         if found.status != Checkpoint.OPEN or over(found, now):
             return WhyNot.CLOSED
+        return self.bars(caller)
+
+    def bars(self, caller: Principal) -> WhyNot | None:
+        """The same of one that is open and in time."""
+        found = self.checkpoint
         if found.kind == Checkpoint.WINDOW:
             return WhyNot.WINDOW
         if self.stands_in:

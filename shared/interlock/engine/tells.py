@@ -20,6 +20,8 @@ class Tells(StrEnum):
     REMINDER = "reminder"
     ESCALATED = "escalated"
     """Nobody has answered in the time that people have."""
+    HANDED = "handed"
+    """Somebody has passed a checkpoint on to somebody, whose claim it is now."""
     SETTLED = "settled"
     """A checkpoint that was told of has ended: however that was, and wherever it was decided."""
 

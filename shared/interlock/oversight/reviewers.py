@@ -51,6 +51,13 @@ def passed(hops: Sequence[Hop], outcome: str) -> list[Hop]:
     return [*hops[:at], replace(hops[at], outcome=outcome), *hops[at + 1 :]]
 
 
+def passed_to_last(hops: Sequence[Hop]) -> list[Hop] | None:
+    """After all but the last were passed over by word. None: the last is asked already."""
+    if current(hops) is hops[-1]:
+        return None
+    return [*(hop if hop.outcome else replace(hop, outcome=PASSED) for hop in hops[:-1]), hops[-1]]
+
+
 def to_json(hops: Sequence[Hop]) -> str:
     return json.dumps([[hop.who, hop.outcome] if hop.outcome else [hop.who] for hop in hops])
 

@@ -5,7 +5,18 @@ Errors have the form of A2A's HTTP+JSON binding (specification 11.6): a client r
 
 from fastapi import APIRouter, FastAPI
 
-from interlock.doors.people import agents, away, changes, checkpoints, decisions, drills, halts, me, tasks
+from interlock.doors.people import (
+    agents,
+    attention,
+    away,
+    changes,
+    checkpoints,
+    decisions,
+    drills,
+    halts,
+    me,
+    tasks,
+)
 from interlock.doors.people.door import Door, handle_errors
 from interlock.engine.authenticate import Authenticate
 from interlock.engine.calls import Calls
@@ -19,7 +30,7 @@ def create_app(
 ) -> FastAPI:
     """`calls` is None where there is no audit trail. `registry` knows the agents that run here."""
     door = Door(engine, identify, calls)
-    nouns = (me, checkpoints, decisions, tasks, halts, drills, away, changes)
+    nouns = (me, checkpoints, decisions, attention, tasks, halts, drills, away, changes)
     return _app(
         *(noun.router(door) for noun in nouns), agents.router(door, registry or Registry(engine, Policy()))
     )

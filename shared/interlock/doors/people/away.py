@@ -1,25 +1,18 @@
 """Out of office: who is away, until when, and who stands in for them."""
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import ConfigDict, Field
 
-from interlock.a2a.errors import InvalidParams
 from interlock.a2a.models import Wire, timestamp
-from interlock.doors.people.door import Door, described
+from interlock.doors.people.door import Door, TimeText, described, time_of
 from interlock.engine.away import MAX_IDENTITY, clear_away, list_away, set_away
 from interlock.engine.errors import store_errors
 from interlock.engine.records import Away, parse_instant
-from interlock.oversight.hitl_prompt import PromptRefused, parse_timestamp
 from interlock.oversight.principals import Principal
 
-MAX_TIME = 64
-"""Characters of a timestamp."""
-
 IdentityText = Annotated[str, Field(min_length=1, max_length=MAX_IDENTITY)]
-TimeText = Annotated[str, Field(min_length=1, max_length=MAX_TIME)]
 
 
 class AwayBody(Wire):
@@ -69,8 +62,8 @@ def router(door: Door) -> APIRouter:
     @routes.put("/away", openapi_extra=described(AwayBody))
     def put_away(who: Caller, body: Annotated[AwayBody, Depends(door.body(AwayBody))]) -> AbsenceBody:
         """Says who stands in, and until when; it replaces what was said before."""
-        since = _time("since", body.since) if body.since is not None else None
-        until = _time("until", body.until)
+        since = time_of("since", body.since) if body.since is not None else None
+        until = time_of("until", body.until)
         with store_errors():
             return _absence(set_away(engine, who, body.substitute, until, since=since, who=body.who))
 
@@ -83,13 +76,6 @@ def router(door: Door) -> APIRouter:
             return ClearedBody(status="cleared" if clear_away(engine, who, of) else "nothing")
 
     return routes
-
-
-def _time(name: str, text: str) -> datetime:
-    try:
-        return parse_timestamp(text)
-    except PromptRefused as refused:
-        raise InvalidParams(f"{name} must be a timestamp of RFC 3339") from refused
 
 
 def _absence(away: Away) -> AbsenceBody:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request
@@ -10,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from interlock.a2a import strict_json
@@ -24,10 +25,18 @@ from interlock.engine.authenticate import Authenticate
 from interlock.engine.calls import Call, Calls
 from interlock.engine.context import Engine
 from interlock.engine.facts import traced
+from interlock.oversight.hitl_prompt import PromptRefused, parse_timestamp
 from interlock.oversight.principals import Principal
 
 MAX_VIOLATIONS = 20
 """Parameters at fault that an error names."""
+
+MAX_TIME = 64
+"""Characters of a timestamp."""
+
+TimeText = Annotated[str, Field(min_length=1, max_length=MAX_TIME)]
+DECIDE = frozenset({"answer", "decide_one"})
+"""Routes that decide a checkpoint: a refusal is one of that decision."""
 
 Cursor = Annotated[str | None, Query(max_length=2048)]
 
@@ -107,6 +116,14 @@ class Door:
         )
 
 
+def time_of(name: str, text: str) -> datetime:
+    """Raises `InvalidParams`, which names it."""
+    try:
+        return parse_timestamp(text)
+    except PromptRefused as refused:
+        raise InvalidParams(f"{name} must be a timestamp of RFC 3339") from refused
+
+
 def described(model: type[Wire]) -> dict[str, Any]:
     """What the description says of a body that is not FastAPI's to parse."""
     schema = model.model_json_schema()
@@ -141,7 +158,7 @@ def _noting(calls: Calls | None) -> type[APIRoute]:
 
             async def noted(request: Request) -> Response:
                 call = Call(method, task_id=request.path_params.get("task_id"))
-                if request.method == "POST" and "checkpoint_id" in request.path_params:
+                if self.name in DECIDE:
                     call.decision = {"prompt": request.path_params["checkpoint_id"]}
                 request.state.call = call
                 with traced(request.headers.get("traceparent")):

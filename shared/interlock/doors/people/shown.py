@@ -5,7 +5,7 @@ from typing import Literal
 
 from interlock.a2a.models import JsonObject, Wire, timestamp
 from interlock.engine.context import Limits
-from interlock.engine.records import parse_instant
+from interlock.engine.records import Checkpoint, parse_instant
 from interlock.engine.shown import Question
 from interlock.oversight import reviewers
 from interlock.oversight.modes import Mode
@@ -45,6 +45,14 @@ class NextBody(Wire):
 
     what: Literal["waits", "passed-on", "escalated", "ended", "starts"]
     at: str | None = None
+
+
+class ClaimedBody(Wire):
+    """Who looks at it. It keeps nobody from deciding. `note` is text of whoever passed it on to them."""
+
+    who: str
+    until: str
+    note: str | None = None
 
 
 class DeliveryBody(Wire):
@@ -93,6 +101,8 @@ class CheckpointBody(Wire):
     why_not: Literal["requester", "not-named", "not-approver", "closed", "window"] | None = None
     votes_by: list[VoteBody] | None = None
     if_unanswered: NextBody | None = None
+    claim: ClaimedBody | None = None
+    extended_by: str | None = None
     closed_at: str | None = None
     decided_by: str | None = None
     outcome: str | None = None
@@ -130,6 +140,8 @@ def body(question: Question, who: Principal, now: datetime, limits: Limits) -> C
         votes_by=[VoteBody(who=v.who, decision=v.decision, instead_of=v.instead_of) for v in question.votes]
         or None,
         if_unanswered=_next(question, limits),
+        claim=_claim(question, now),
+        extended_by=found.extended_by,
         closed_at=_time(found.closed_at),
         decided_by=found.closed_by,
         outcome=found.status if found.closed_at is not None else None,
@@ -143,6 +155,16 @@ def _delivery(question: Question) -> DeliveryBody | None:
     if delivery is None:
         return None
     return DeliveryBody(status=delivery.status.value, at=_time(delivery.at))
+
+
+def _claim(question: Question, now: datetime) -> ClaimedBody | None:
+    found = question.checkpoint
+    if found.status != Checkpoint.OPEN or found.claim_by is None or found.claim_until is None:
+        return None
+    until = parse_instant(found.claim_until)
+    if until <= now:
+        return None
+    return ClaimedBody(who=found.claim_by, until=timestamp(until), note=found.claim_note)
 
 
 def _next(question: Question, limits: Limits) -> NextBody | None:
