@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
 
     from interlock.a2a.signing import Signer
+    from interlock.adapters.dynamodb import DynamoTable
     from interlock.adapters.identities import TokenCredentials
     from interlock.adapters.peers import HttpPeers
     from interlock.adapters.renderers import ConfiguredRenderers
@@ -188,6 +189,17 @@ def calls() -> "Calls | None":
 
 
 @cache
+def trail() -> "DynamoTable | None":
+    """The audit trail's table, for whoever may read it. None where there is no trail."""
+    from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
+
+    chosen = settings()
+    if chosen.audit == "off":
+        return None
+    return DynamoTable(dynamodb_client(), chosen.table, chosen.audit_table)
+
+
+@cache
 def signer() -> "Signer | None":
     """Signs the agent card. None unless a key is set."""
     from interlock.adapters.signing import signer_of
@@ -301,7 +313,7 @@ def people_door() -> "FastAPI":
     guard().start()
     from interlock.doors.people import create_app
 
-    return create_app(engine(), authenticate, calls(), registry())
+    return create_app(engine(), authenticate, calls(), registry(), trail())
 
 
 def inbox_door(page: Path) -> "Starlette":

@@ -43,7 +43,7 @@ WAKE_DELIVERIES = {"OutboxQueue": SEND}
 WAKE_WALKS = {"StopsQueue": SEND}
 ALLOWED = {
     "A2a": DOOR | WAKE_DELIVERIES | {"SealKey": {"kms:Encrypt", "kms:Decrypt"}},
-    "Operator": DOOR | WAKE_WALKS | WAKE_DELIVERIES,
+    "Operator": DOOR | WAKE_WALKS | WAKE_DELIVERIES | {"AuditTable": {"dynamodb:Query"}},
     "Feed": {
         "CoreTable": {"dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:PutItem"},
         "IdentitiesTable": {"dynamodb:GetItem"},
@@ -309,7 +309,11 @@ class TestLeastPrivilege:
             for action, resource in statements(role)
             if "AuditTable" in resource
         }
-        assert actions == {("AuditRole", "dynamodb:Query"), ("AuditRole", "dynamodb:PutItem")}
+        assert actions == {
+            ("AuditRole", "dynamodb:Query"),
+            ("AuditRole", "dynamodb:PutItem"),
+            ("OperatorRole", "dynamodb:Query"),
+        }
 
     def test_only_the_sealer_signs(self, template: Template) -> None:
         signing = {

@@ -23,8 +23,8 @@ FORBIDDEN = {
 
 MOST_MODULES = {
     "a2a": 640,
-    "operator": 720,
-    "feed": 720,
+    "operator": 760,
+    "feed": 760,
     "inbox": 415,
     "authorizer": 525,
     "turns": 615,

@@ -388,7 +388,8 @@ class Deployment:
         )
 
     def people_door(self) -> FastAPI:
-        return people.create_app(self.engine, identify, self.calls, self.registry)
+        """The trail is where the facts are: the twin has one table."""
+        return people.create_app(self.engine, identify, self.calls, self.registry, self.table)
 
     def hook(self, *, before: Hook = no_hook, after: Hook = no_hook) -> None:
         """From now on these are called around the engine's store operations; without any, none is."""

@@ -8,6 +8,7 @@ from fastapi import APIRouter, FastAPI
 from interlock.doors.people import (
     agents,
     attention,
+    audit,
     away,
     changes,
     checkpoints,
@@ -15,24 +16,33 @@ from interlock.doors.people import (
     drills,
     halts,
     me,
+    statistics,
     tasks,
 )
 from interlock.doors.people.door import Door, handle_errors
 from interlock.engine.authenticate import Authenticate
 from interlock.engine.calls import Calls
 from interlock.engine.context import Engine
+from interlock.engine.ports import Table
 from interlock.engine.registry import Registry
 from interlock.oversight.modes import Policy
 
 
 def create_app(
-    engine: Engine, identify: Authenticate, calls: Calls | None = None, registry: Registry | None = None
+    engine: Engine,
+    identify: Authenticate,
+    calls: Calls | None = None,
+    registry: Registry | None = None,
+    trail: Table | None = None,
 ) -> FastAPI:
-    """`calls` is None where there is no audit trail. `registry` knows the agents that run here."""
+    """`calls` and `trail` are None where there is no audit trail. `registry` knows the agents that run
+    here."""
     door = Door(engine, identify, calls)
-    nouns = (me, checkpoints, decisions, attention, tasks, halts, drills, away, changes)
+    nouns = (me, checkpoints, decisions, attention, tasks, halts, drills, away, changes, statistics)
     return _app(
-        *(noun.router(door) for noun in nouns), agents.router(door, registry or Registry(engine, Policy()))
+        *(noun.router(door) for noun in nouns),
+        agents.router(door, registry or Registry(engine, Policy())),
+        audit.router(door, trail),
     )
 
 
