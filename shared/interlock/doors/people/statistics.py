@@ -34,8 +34,8 @@ class DayBody(Wire):
 
 
 class DeciderBody(Wire):
-    """`approvedUnder3s` are approvals so soon after the action was shown, or asked for where that is not known;
-    `share` is theirs of all decisions."""
+    """`approvedUnder3s` are approvals so soon after the action was shown, or was asked for, where that is not
+    known; `share` is theirs of all decisions."""
 
     who: str
     decisions: int
