@@ -3,7 +3,7 @@ import { api, Lost, Refused } from "../lib/api";
 const SOONEST = 1000;
 const LATEST = 30_000;
 
-type Topic = "checkpoints" | "halts" | "fleet";
+export type Topic = "checkpoints" | "halts" | "fleet";
 
 /**
  * Wakes whoever shows something when the server says that it has changed, and after it was out of reach. It

@@ -22,6 +22,11 @@ class Waiting {
     }));
   }
 
+  /** How many are open, as far as is known. */
+  get open(): number {
+    return this.#order.shown.length - this.#order.gone.size + this.#order.arrived.length;
+  }
+
   get arrived(): number {
     return this.#order.arrived.length;
   }
