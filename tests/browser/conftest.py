@@ -60,5 +60,6 @@ def visit(request: pytest.FixtureRequest, browser: Browser, place: Place) -> Ite
     for number, seat in enumerate(seats):
         if request.node.stash.get(FAILED, False):
             seat.page.screenshot(path=PICTURES / f"failed-{request.node.name}-{number}.png")
+        seat.page.unroute_all(behavior="ignoreErrors")
         seat.page.context.close()
     assert [seat.faults for seat in seats if seat.faults] == []

@@ -1,12 +1,12 @@
-"""The demo agents, and one that asks whatever it is told to.
+"""The demo agents, and one that asks whatever it is told to, or starts after two minutes.
 
-`ask {"prompt": ..., "schema"?: ..., "seconds"?: ...}`
+`ask {"prompt": ..., "schema"?: ..., "seconds"?: ...}`; `linger`
 """
 
 import json
 from datetime import timedelta
 
-from interlock.agents import Agent, Turn
+from interlock.agents import Agent, Mode, Turn
 from interlock.agents.demo import agent as demo
 
 ASK = "ask "
@@ -23,6 +23,17 @@ async def ask(turn: Turn) -> None:
     said = json.loads(turn.text.removeprefix(ASK))
     deadline = timedelta(seconds=said["seconds"]) if "seconds" in said else None
     await turn.ask(said["prompt"], said.get("schema"), deadline=deadline)
+
+
+@agent.skill(
+    "linger",
+    "Starts after two minutes, unless somebody is against it",
+    matches=lambda message: message.text == "linger",
+    mode=Mode.VETO,
+    veto=timedelta(minutes=2),
+)
+async def linger(turn: Turn) -> None:
+    await turn.complete("Nobody was against it.")
 
 
 agent.include(demo)

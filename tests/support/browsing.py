@@ -19,6 +19,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request,
 from tests.support.asking import ASK
 from tests.support.story import PATIENCE_SECONDS, ROOT, Place, eventually
 
+from interlock.oversight.hitl_prompt import URI
+
 PICTURES = ROOT / "build/screenshots"
 DESK = {"width": 1280, "height": 900}
 PHONE = {"width": 360, "height": 740}
@@ -135,13 +137,18 @@ class Asker:
 
     @classmethod
     def at(cls, place: Place, label: str = "agent") -> "Asker":
-        headers = {"Authorization": f"Bearer {place.tokens[label]}", "A2A-Version": "1.0"}
+        headers = {
+            "Authorization": f"Bearer {place.tokens[label]}",
+            "A2A-Version": "1.0",
+            "A2A-Extensions": URI,
+        }
         return cls(httpx.Client(base_url=place.url, headers=headers, timeout=PATIENCE_SECONDS))
 
-    def send(self, text: str) -> str:
-        """Returns the id of the task, which waits for a person, or is over."""
+    def send(self, text: str, *, immediately: bool = False) -> str:
+        """Returns the id of the task: at once, or when it waits for a person or is over."""
         message = {"messageId": str(uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
-        answer = self.http.post("/message:send", json={"message": message})
+        body = {"message": message, "configuration": {"returnImmediately": immediately}}
+        answer = self.http.post("/message:send", json=body)
         assert answer.status_code == 200, answer.text
         found: str = answer.json()["task"]["id"]
         return found
@@ -149,6 +156,9 @@ class Asker:
     def ask(self, prompt: str, schema: Mapping[str, Any] | None = None, seconds: float | None = None) -> str:
         said = {"prompt": prompt, "schema": schema, "seconds": seconds}
         return self.send(ASK + json.dumps({name: value for name, value in said.items() if value is not None}))
+
+    def cancel(self, task_id: str) -> None:
+        assert self.http.post(f"/tasks/{task_id}:cancel").status_code == 200
 
     def task(self, task_id: str) -> dict[str, Any]:
         answer = self.http.get(f"/tasks/{task_id}")
