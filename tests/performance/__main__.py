@@ -1,6 +1,7 @@
 """`make bench`: prints what the product costs. Ratios and counts carry over to other machines, times do not.
 
-python -m tests.performance [--json] [operations] [modes] [remote] [halts] [cpu] [imports] [latency] [streams]
+python -m tests.performance [--json] [operations] [modes] [inbox] [remote] [halts] [cpu] [imports] [latency]
+                            [streams]
 """
 
 import argparse
@@ -10,11 +11,12 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from tests.performance import cpu, halts, imports, latency, modes, operations, remote, streams
+from tests.performance import cpu, halts, imports, inbox, latency, modes, operations, remote, streams
 
 SECTIONS: dict[str, Callable[[], Sequence[Any]]] = {
     "operations": operations.measure,
     "modes": modes.measure,
+    "inbox": inbox.measure,
     "remote": remote.measure,
     "halts": halts.measure,
     "cpu": cpu.measure,
@@ -25,6 +27,7 @@ SECTIONS: dict[str, Callable[[], Sequence[Any]]] = {
 TITLES = {
     "operations": "DynamoDB requests and units of each operation",
     "modes": "DynamoDB requests and units of a send in each mode, and of what comes after it",
+    "inbox": "DynamoDB requests and read units of what people's pages ask for",
     "remote": "One task of an agent elsewhere: calls, requests, units, and microseconds of the caller's CPU",
     "halts": "A halt with accepted work in the index, and live workers; each request takes 10 ms",
     "cpu": "CPU of a SendMessage, in microseconds",

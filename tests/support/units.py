@@ -141,7 +141,7 @@ class CountingTable:
             self._requests.append(_view_request(_page_size(read)))
             matches += sum(equals.items() <= item.items() for _, item in read.rows)
             cursor = read.cursor
-            if limit is None or matches > limit:
+            if limit is None or not equals or matches > limit:
                 break
             if cursor is None:
                 if len(read.rows) == asked:
