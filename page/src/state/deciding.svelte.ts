@@ -42,6 +42,11 @@ export class Deciding {
     return ["idle", "invalid", "refused", "halted", "changed"].includes(this.outcome.is);
   }
 
+  /** Whether a click is on its way: what was typed stays, for it may be refused. */
+  get busy(): boolean {
+    return this.outcome.is === "sending" || this.outcome.is === "unknown";
+  }
+
   /** The card is no longer there: nothing is followed any more. */
   readonly leave = (): void => {
     this.#left = true;
