@@ -1,6 +1,7 @@
-/** Keys that act without a modifier, while nobody types and no dialog is open. */
+/** Keys that act without a modifier, while nobody types and no dialog is open. Escape ends typing first. */
 
-type Actions = Record<string, (event: KeyboardEvent) => void>;
+/** By key; what returns false had nothing to do, and leaves the key to whoever was there before. */
+type Actions = Record<string, () => unknown>;
 
 const registered = new Set<Actions>();
 
@@ -10,12 +11,17 @@ addEventListener("keydown", (event) => {
   const typing = target.closest(
     "input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]",
   );
-  if (typing || document.querySelector("dialog[open]")) return;
+  if (document.querySelector("dialog[open], [popover]:popover-open")) return;
+  if (typing) {
+    if (event.key === "Escape" && typing instanceof HTMLElement) typing.blur();
+    return;
+  }
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  for (const actions of registered) {
+  if (event.repeat && key !== "j" && key !== "k") return;
+  // Whoever came last is the closest to what is looked at.
+  for (const actions of [...registered].reverse()) {
     const action = Object.hasOwn(actions, key) ? actions[key] : undefined;
-    if (!action) continue;
-    if (!event.repeat || key === "j" || key === "k") action(event);
+    if (action === undefined || action() === false) continue;
     event.preventDefault();
     return;
   }
