@@ -66,7 +66,7 @@ export interface Checkpoint {
   digest: string;
   mode: Mode;
   radius?: Radius;
-  claim?: { who: string; until: string };
+  claim?: { who: string; until: string; note?: string };
   mayDecide: boolean;
   whyNot?: WhyNot;
   votesBy?: Vote[];
