@@ -61,6 +61,8 @@ class ChannelsPlace:
     entries: Mapping[str, dict[str, Any]]
     agent: Agent = field(default_factory=asking_leave)
     more: Mapping[str, Any] = field(default_factory=dict)
+    ses: Any = None
+    """The client, where mail is sent."""
 
     def __post_init__(self) -> None:
         self.deployment = Deployment(self.agent)
@@ -81,7 +83,9 @@ class ChannelsPlace:
         engine = self.deployment.engine
         messages = Messages(engine.table, engine.clock)
         text = json.dumps(self.document).encode()
-        return ConfiguredRenderers(lambda: text, Outbound(local=True), no_topics, messages, local=True)
+        return ConfiguredRenderers(
+            lambda: text, Outbound(local=True), no_topics, messages, ses=lambda: self.ses, local=True
+        )
 
     @property
     def app(self) -> Starlette:

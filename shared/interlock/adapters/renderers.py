@@ -26,7 +26,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from interlock.adapters import peer_directory
 from interlock.adapters.aws import create_client
 from interlock.adapters.channels.discord import DiscordApi
-from interlock.adapters.channels.entries import ChannelEntry, DiscordEntry, SlackEntry
+from interlock.adapters.channels.entries import ChannelEntry, DiscordEntry, MailEntry, SlackEntry
+from interlock.adapters.channels.mail import MailSurface, ses_client
 from interlock.adapters.channels.slack import SlackApi
 from interlock.adapters.outbound import Forbidden, NoAnswer, Outbound
 from interlock.engine.channels import ChannelRenderer, Surface
@@ -120,43 +121,67 @@ class ConfiguredRenderers:
         sns: Callable[[], Any],
         messages: Messages | None = None,
         *,
+        ses: Callable[[], Any] | None = None,
         local: bool = False,
         now: Callable[[], float] = monotonic,
     ) -> None:
         self._read, self._outbound, self._sns, self._now = read, outbound, sns, now
-        self._messages, self._local = messages, local
+        self._messages, self._ses, self._local = messages, ses or cache(ses_client), local
         self._known: tuple[float, Document] | None = None
         self._reading = Lock()
 
     def chosen(self, tells: Tells, interface: str | None) -> Mapping[str, Renderer]:
         document = self._document()
         wanted = document.names(tells, interface)
-        there = [name for name in wanted if name in document.renderers]
-        return {name: self._renderer(name, document) for name in there}
+        chosen: dict[str, Renderer] = {}
+        for name in wanted:
+            if name in document.renderers:
+                chosen |= self._named(name, document)
+        return chosen
 
     def entry(self, name: str) -> AnyEntry | None:
         """Raises `RenderFailed`."""
         return self._document().renderers.get(name)
 
-    def _renderer(self, name: str, document: Document) -> Renderer:
+    def _named(self, name: str, document: Document) -> Mapping[str, Renderer]:
+        """One, but of mail one for each person: so that each is told once, whoever else was not yet."""
         entry = document.renderers[name]
         if isinstance(entry, WebHookEntry):
-            return WebHookRenderer(self._outbound, entry.url, entry.secret)
+            return {name: WebHookRenderer(self._outbound, entry.url, entry.secret)}
         if isinstance(entry, TopicEntry):
-            return TopicRenderer(self._sns, entry.topic)
+            return {name: TopicRenderer(self._sns, entry.topic)}
         if self._messages is None:
             raise RenderFailed("there is nowhere to keep which message is whose")
-        surface = self._surface(entry)
-        base = document.url or self._messages.url
-        whole = entry.show == "action"
-        return ChannelRenderer(self._messages.table, self._messages.clock, name, surface, base, whole)
+        table, clock = self._messages.table, self._messages.clock
+        base, whole = document.url or self._messages.url, entry.show == "action"
+        surfaces = self._surfaces(name, entry, self._messages, base)
+        return {
+            name: ChannelRenderer(table, clock, name, surface, base, whole)
+            for name, surface in surfaces.items()
+        }
 
-    def _surface(self, entry: ChannelEntry) -> Surface:
+    def _surfaces(
+        self, name: str, entry: ChannelEntry, messages: Messages, base: str | None
+    ) -> dict[str, Surface]:
         match entry:
             case SlackEntry():
-                return SlackApi(self._outbound, entry)
+                return {name: SlackApi(self._outbound, entry)}
             case DiscordEntry():
-                return DiscordApi(self._outbound, entry)
+                return {name: DiscordApi(self._outbound, entry)}
+            case MailEntry():
+                return {
+                    f"{name}:{who}": MailSurface(
+                        self._ses,
+                        messages.table,
+                        messages.clock,
+                        name=name,
+                        sender=entry.sender,
+                        address=address,
+                        who=who,
+                        base=base,
+                    )
+                    for address, who in entry.people.items()
+                }
             case _:
                 raise RenderFailed("there is no such channel")
 

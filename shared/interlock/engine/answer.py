@@ -26,9 +26,9 @@ from interlock.engine.checkpoints import (
     winner,
 )
 from interlock.engine.context import Engine, attempts, move, new_id, queue_turn, status
-from interlock.engine.errors import AnswerInvalid, AnswerRefused
+from interlock.engine.errors import AnswerInvalid, AnswerRefused, UsedUp, used_up_in
 from interlock.engine.facts import PROMPT_ANSWERED, Fact
-from interlock.engine.halts import halted_comes_first, halted_in, unless_halted
+from interlock.engine.halts import Halted, halted_comes_first, halted_in, unless_halted
 from interlock.engine.ports import (
     ConditionFailed,
     Equals,
@@ -89,7 +89,8 @@ def answered_task(engine: Engine, answer: Answer) -> TaskView:
 def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, TaskView]:
     op, payload_digest = new_id(), _payload_digest(answer.payload)
     mine = [payload_digest, answer.message.message_id]
-    checked, refused = False, None
+    checked = False
+    refused: Halted | UsedUp | None = None
     for _ in attempts(engine.clock):
         view, ask = _visible(engine, answer, *read(engine, answer))
         meta = view.meta
@@ -135,7 +136,7 @@ def _admit(engine: Engine, answer: Answer, read: "Read") -> tuple[Admitted, Task
         try:
             engine.table.write(*writes)
         except ConditionFailed as failed:
-            refused = halted_in(failed, writes)
+            refused = halted_in(failed, writes) or used_up_in(failed, writes, answer.also)
             continue
         except OutcomeUnknown:
             continue

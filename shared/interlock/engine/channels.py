@@ -202,39 +202,66 @@ class ChannelRenderer:
 
     def _card(self, document: Mapping[str, Any], asked: Question | None) -> Card:
         source = document.get("source", {})
-        card = Card(
-            title="It has started",
-            tenant=document["tenant"],
-            task_id=document["taskId"],
-            agent=_name(document["agent"]),
-            skill=_name(document["skill"]),
-            mode=document["mode"],
-            requested_by=_name(document["requestedBy"]),
-            place=source.get("channelId") or source.get("issueId"),
-        )
+        said = source.get("channelId") or source.get("issueId")
+        place = said if isinstance(said, str) else None
         if asked is None:
-            return card
-        found = asked.checkpoint
-        summary, prompt = asked.asked.summary if asked.asked is not None else "", asked.envelope.prompt
-        texts = [text for text in dict.fromkeys((summary, prompt)) if text]
-        if self.whole and asked.asked is not None:
-            texts.append(json.dumps(asked.asked.action, ensure_ascii=False, indent=2))
-        shown = tuple(visible(text) for text in texts)
-        fits = self.surface.fits(shown)
-        base = self.base.rstrip("/") if self.base is not None else None
-        card = replace(
-            card,
-            title=_title(found, Tells(document["tells"])),
-            texts=shown if fits else (),
-            withheld=_withheld(asked, whole=self.whole, fits=fits),
-            deadline=parse_instant(found.deadline) if found.deadline is not None else None,
-            required=asked.asked.gate.quorum if asked.asked is not None else asked.envelope.responders.needed,
-            link=f"{base}/inbox/#/waiting/{found.task_id}/{found.ask_id}" if base is not None else None,
-            shown=Shown(found.task_id, found.ask_id, asked.digest),
-        )
-        if found.status != Checkpoint.OPEN:
-            return replace(card, outcome=_outcome(asked))
-        return replace(card, buttons=_buttons(asked, card) if fits else ())
+            return Card(
+                title="It has started",
+                tenant=document["tenant"],
+                task_id=document["taskId"],
+                agent=_name(document["agent"]),
+                skill=_name(document["skill"]),
+                mode=document["mode"],
+                requested_by=_name(document["requestedBy"]),
+                place=place,
+            )
+        card = _card_of(asked, Tells(document["tells"]), whole=self.whole, fits=self.surface.fits)
+        if self.base is not None:
+            found = asked.checkpoint
+            link = f"{self.base.rstrip('/')}/inbox/#/waiting/{found.task_id}/{found.ask_id}"
+            card = replace(card, link=link)
+        return replace(card, place=place)
+
+
+def checkpoint_card(table: Table, tenant: str, shown: Shown, *, whole: bool) -> Card | None:
+    """What there is to be seen of a checkpoint now, if it is still the one that was shown."""
+    item = table.get(Checkpoint.key_of(tenant, shown.task_id, shown.ask_id))
+    asked = question(item) if item is not None else None
+    if asked is None or asked.digest != shown.digest:
+        return None
+    return _card_of(asked, Tells.ASKED, whole=whole, fits=_anything)
+
+
+def _anything(texts: Sequence[str]) -> bool:  # noqa: ARG001
+    """A page has room for it."""
+    return True
+
+
+def _card_of(asked: Question, tells: Tells, *, whole: bool, fits: Callable[[Sequence[str]], bool]) -> Card:
+    found = asked.checkpoint
+    summary, prompt = asked.asked.summary if asked.asked is not None else "", asked.envelope.prompt
+    texts = [text for text in dict.fromkeys((summary, prompt)) if text]
+    if whole and asked.asked is not None:
+        texts.append(json.dumps(asked.asked.action, ensure_ascii=False, indent=2))
+    seen = tuple(visible(text) for text in texts)
+    has_room = fits(seen)
+    card = Card(
+        title=_title(found, tells),
+        tenant=found.tenant,
+        task_id=found.task_id,
+        agent=_name(found.agent),
+        skill=_name(found.skill),
+        mode=found.mode or "",
+        requested_by=_name(found.requested_by),
+        texts=seen if has_room else (),
+        withheld=_withheld(asked, whole=whole, fits=has_room),
+        deadline=parse_instant(found.deadline) if found.deadline is not None else None,
+        required=asked.asked.gate.quorum if asked.asked is not None else asked.envelope.responders.needed,
+        shown=Shown(found.task_id, found.ask_id, asked.digest),
+    )
+    if found.status != Checkpoint.OPEN:
+        return replace(card, outcome=_outcome(asked))
+    return replace(card, buttons=_buttons(asked, card) if has_room else ())
 
 
 def _name(text: str) -> str:

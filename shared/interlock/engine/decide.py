@@ -18,7 +18,7 @@ from interlock.engine.answer import Admitted, check_payload
 from interlock.engine.away import Place, free, places_of
 from interlock.engine.checkpoints import NOTHING_ASKED, close_ask, count_vote, in_time, voted, wake_told
 from interlock.engine.context import Engine, agent_message, attempts, move, new_id, queue_turn, status
-from interlock.engine.errors import AnswerInvalid
+from interlock.engine.errors import AnswerInvalid, UsedUp, used_up_in
 from interlock.engine.facts import APPROVAL, Fact
 from interlock.engine.halts import Halted, halted_comes_first, halted_in, unless_halted
 from interlock.engine.ports import ConditionFailed, Equals, OutcomeUnknown, Write
@@ -78,7 +78,7 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
         decision = parse_decision(deciding.message.metadata)
     except MalformedDecision as error:
         malformed = InvalidParams(str(error))
-    refused: Halted | None = None
+    refused: Halted | UsedUp | None = None
     for _ in attempts(engine.clock):
         view, ask = _read(engine, deciding, decision)
         meta = view.meta
@@ -120,7 +120,7 @@ def decide(engine: Engine, deciding: Deciding) -> tuple[Admitted, TaskView]:
         try:
             engine.table.write(*writes)
         except ConditionFailed as failed:
-            refused = halted_in(failed, writes)
+            refused = halted_in(failed, writes) or used_up_in(failed, writes, deciding.also)
             continue
         except OutcomeUnknown:
             continue

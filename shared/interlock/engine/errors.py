@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from pydantic import JsonValue
 
-from interlock.a2a.errors import A2AError, TaskNotFound, Unavailable
-from interlock.engine.ports import StoreError
+from interlock.a2a.errors import A2AError, PermissionDenied, TaskNotFound, Unavailable
+from interlock.engine.ports import ConditionFailed, StoreError, Write
 from interlock.oversight import hitl_prompt
 from interlock.oversight.schema_gate import Violation
 
@@ -49,6 +49,17 @@ class AnswerInvalid(A2AError):
                 ],
             }
         )
+
+
+class UsedUp(PermissionDenied):
+    """What a decision carries counts once, and has counted."""
+
+    text = "This was used already"
+
+
+def used_up_in(failed: ConditionFailed, writes: Sequence[Write], also: Sequence[Write]) -> UsedUp | None:
+    """Whether a condition of what goes with a decision did not hold."""
+    return UsedUp() if any(writes[number] in also for number in failed.old) else None
 
 
 class SendCanceled(TaskNotFound):

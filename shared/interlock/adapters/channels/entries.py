@@ -5,7 +5,7 @@ Two secrets of a kind may hold at once, so that one is replaced without a moment
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 Identity = Annotated[str, Field(pattern=r"^(bearer|jwt):[!-~]{1,255}$")]
@@ -67,6 +67,13 @@ class MailEntry(Channel):
     kind: Literal["mail"]
     sender: Mailbox
     people: Annotated[dict[Mailbox, Identity], Field(min_length=1, max_length=50)]
+
+    @field_validator("people")
+    @classmethod
+    def _one_each(cls, people: dict[str, str]) -> dict[str, str]:
+        if len(set(people.values())) < len(people):
+            raise ValueError("an identity has one address")
+        return people
 
 
 ChannelEntry = SlackEntry | DiscordEntry | LinearEntry | MailEntry
