@@ -134,6 +134,9 @@ export const api = {
   fleet: () => call<t.Fleet>("GET", "fleet"),
   statistics: (days: number) => call<t.Statistics>("GET", `statistics${query({ days })}`),
 
+  audit: (of: Record<"task" | "who" | "kind" | "after" | "before" | "cursor", string | undefined>) =>
+    call<t.AuditPage>("GET", `audit${query(of)}`),
+
   changes: (since: string | undefined, signal: AbortSignal) =>
     call<t.Changes>("GET", `changes${query({ since, wait: since === undefined ? undefined : 25 })}`, {
       signal,

@@ -1,6 +1,6 @@
 /** Where in the page one is: the part of the address after `#`. */
 
-export const VIEWS = ["waiting", "history", "fleet", "halts", "insights"] as const;
+export const VIEWS = ["waiting", "history", "fleet", "halts", "insights", "audit"] as const;
 export type View = (typeof VIEWS)[number];
 
 export interface Route {

@@ -244,6 +244,23 @@ export interface Statistics {
   now: string;
 }
 
+/** Of the schema `a2a-audit/1`: what is shown of it; there is more. */
+export interface AuditRecord {
+  seq: number;
+  time: string;
+  kind: string;
+  method?: string;
+  actor?: { scheme: string; subject: string };
+  taskId?: string;
+}
+
+export interface AuditPage {
+  records: AuditRecord[];
+  cursor?: string;
+  looked: number;
+  now: string;
+}
+
 /** What opens a checkpoint, and tells it from all others. */
 export const keyOf = (of: { taskId: string; checkpointId: string }): string =>
   `${of.taskId}/${of.checkpointId}`;

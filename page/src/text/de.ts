@@ -9,6 +9,7 @@ export const de: Catalogue = {
     fleet: "Flotte",
     halts: "Stopps",
     insights: "Einblicke",
+    audit: "Protokoll",
   },
   skip: "Zum Inhalt",
   menu: "Menü",
@@ -355,6 +356,17 @@ export const de: Catalogue = {
     nobody: "In diesem Zeitraum hat niemand etwas entschieden.",
     partial: (n) => `Von den neuesten ${n}; es gibt mehr.`,
     sampled: (n) => `Von allen ${n}, die geschlossen wurden.`,
+  },
+
+  audit: {
+    task: "Aufgabe",
+    who: "Wer",
+    kind: "Art",
+    after: "Nach",
+    before: "Vor",
+    search: "Suchen",
+    found: (records, looked) => `${records} Einträge, von ${looked} angesehenen`,
+    further: "Weiter zurück",
   },
 
   batch: {

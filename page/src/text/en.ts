@@ -8,6 +8,7 @@ export const en = {
     fleet: "Fleet",
     halts: "Halts",
     insights: "Insights",
+    audit: "Audit",
   },
   skip: "Skip to the content",
   menu: "Menu",
@@ -350,6 +351,17 @@ export const en = {
     nobody: "Nobody has decided anything in this period.",
     partial: (n: number) => `Of the newest ${n}; there are more.`,
     sampled: (n: number) => `Of all ${n} that were closed.`,
+  },
+
+  audit: {
+    task: "Task",
+    who: "Who",
+    kind: "Kind",
+    after: "After",
+    before: "Before",
+    search: "Search",
+    found: (records: string, looked: string) => `${records} records, of ${looked} that were looked at`,
+    further: "Look further back",
   },
 
   batch: {
