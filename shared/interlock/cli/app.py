@@ -10,8 +10,11 @@ from interlock.cli import (
     decisions,
     drill,
     halts,
+    handling,
     people,
     profiles,
+    search,
+    statistics,
     tasks,
     tokens,
 )
@@ -42,6 +45,16 @@ app.command(
         """interlock changes 4f1c --edit '{"tool": "refund", "order": 1182, "amount": "70.00"}'""",
     )
 )(decisions.changes)
+app.command(epilog=ending("interlock claim 4f1c", "interlock claim 4f1c --release"))(handling.claim)
+app.command(epilog=ending("interlock extend 4f1c --until 4h"))(handling.extend)
+app.command(
+    "pass-on",
+    epilog=ending(
+        "interlock pass-on 4f1c --to bearer:bob --comment 'you know that order'",
+        "interlock pass-on 4f1c --operators",
+    ),
+)(handling.pass_on)
+app.command(epilog=ending("interlock stats --days 30"))(statistics.stats)
 app.command(epilog=ending("interlock history --limit 100", "interlock history --json"))(people.history)
 app.command(
     epilog=ending("interlock away --to bearer:bob --until 2w", "interlock away", "interlock away --clear")
@@ -69,4 +82,9 @@ app.command(epilog=ending("interlock fleet"))(agents.fleet)
 app.add_typer(agents.app, name="agents")
 app.add_typer(profiles.app, name="profiles")
 app.add_typer(tokens.app, name="tokens")
+audit.app.command(
+    epilog=ending(
+        "interlock audit search --who bearer:alice --after 2d", "interlock audit search --kind halt"
+    )
+)(search.search)
 app.add_typer(audit.app, name="audit")
