@@ -3,7 +3,8 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import datetime
+from typing import Any, Protocol
 
 import httpx
 from starlette.applications import Starlette
@@ -52,6 +53,14 @@ def one_of(*values: str) -> Agent:
 
 def _one(name: str, member: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {name: member}, "required": [name], "additionalProperties": False}
+
+
+class Reached(Protocol):
+    """Where platforms send what people press."""
+
+    def now(self) -> datetime: ...
+
+    def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response: ...
 
 
 @dataclass
@@ -107,6 +116,9 @@ class ChannelsPlace:
 
     def post(self, path: str, body: bytes, headers: Mapping[str, str]) -> httpx.Response:
         return call(self.app, "POST", path, body=body, headers=headers)
+
+    def now(self) -> datetime:
+        return self.deployment.clock.now()
 
     def status(self, task_id: str) -> str:
         """Of its last checkpoint."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.support.channels import ChannelsPlace
+from tests.support.channels import Reached
 from tests.support.receivers import Receiver, receiving, reply
 
 PRIVATE = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60"
@@ -109,7 +109,7 @@ class Discord:
 
     def press(
         self,
-        place: ChannelsPlace,
+        place: Reached,
         label: str,
         who: str = "alice",
         *,
@@ -126,7 +126,7 @@ class Discord:
         return self._interaction(3, data, who)
 
     def submit(
-        self, place: ChannelsPlace, modal: dict[str, Any], reason: str, who: str = "alice", **more: Any
+        self, place: Reached, modal: dict[str, Any], reason: str, who: str = "alice", **more: Any
     ) -> httpx.Response:
         """A modal that an interaction was answered with."""
         field = {"type": 4, "custom_id": "reason", "value": reason}
@@ -150,10 +150,10 @@ class Discord:
         }
 
     def send(
-        self, place: ChannelsPlace, interaction: dict[str, Any], *, private: str = PRIVATE, old: float = 0.0
+        self, place: Reached, interaction: dict[str, Any], *, private: str = PRIVATE, old: float = 0.0
     ) -> httpx.Response:
         body = json.dumps(interaction).encode()
-        at = str(int(place.deployment.clock.now().timestamp() - old))
+        at = str(int(place.now().timestamp() - old))
         key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(private))
         headers = {
             "X-Signature-Timestamp": at,

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import httpx
-from tests.support.channels import ChannelsPlace
+from tests.support.channels import Reached
 from tests.support.receivers import Receiver, receiving, reply
 
 SECRET, NEXT_SECRET = "8f742231b10e8888abcd99yyyzzz85a5", "another-signing-secret-0002"
@@ -108,7 +108,7 @@ class Slack:
 
     def press(
         self,
-        place: ChannelsPlace,
+        place: Reached,
         label: str,
         who: str = "alice",
         *,
@@ -134,9 +134,7 @@ class Slack:
             ],
         }
 
-    def submit(
-        self, place: ChannelsPlace, reason: str | None, who: str = "alice", **more: Any
-    ) -> httpx.Response:
+    def submit(self, place: Reached, reason: str | None, who: str = "alice", **more: Any) -> httpx.Response:
         """The modal that was opened last."""
         view = self.views[-1]
         payload = {
@@ -149,14 +147,14 @@ class Slack:
         return self.send(place, payload, **more)
 
     def send(
-        self, place: ChannelsPlace, payload: dict[str, Any], *, secret: str = SECRET, old: float = 0.0
+        self, place: Reached, payload: dict[str, Any], *, secret: str = SECRET, old: float = 0.0
     ) -> httpx.Response:
         body = urlencode({"payload": json.dumps(payload)}).encode()
         return place.post("/channels/slack/slack", body, signed(place, body, secret, old))
 
 
-def signed(place: ChannelsPlace, body: bytes, secret: str = SECRET, old: float = 0.0) -> dict[str, str]:
-    at = str(int(place.deployment.clock.now().timestamp() - old))
+def signed(place: Reached, body: bytes, secret: str = SECRET, old: float = 0.0) -> dict[str, str]:
+    at = str(int(place.now().timestamp() - old))
     made = hmac.new(secret.encode(), b"v0:" + at.encode() + b":" + body, sha256).hexdigest()
     return {
         "Content-Type": "application/x-www-form-urlencoded",

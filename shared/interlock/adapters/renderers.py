@@ -26,7 +26,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from interlock.adapters import peer_directory
 from interlock.adapters.aws import create_client
 from interlock.adapters.channels.discord import DiscordApi
-from interlock.adapters.channels.entries import ChannelEntry, DiscordEntry, MailEntry, SlackEntry
+from interlock.adapters.channels.entries import (
+    ChannelEntry,
+    DiscordEntry,
+    LinearEntry,
+    MailEntry,
+    SlackEntry,
+)
+from interlock.adapters.channels.linear import LinearApi
 from interlock.adapters.channels.mail import MailSurface, ses_client
 from interlock.adapters.channels.slack import SlackApi
 from interlock.adapters.outbound import Forbidden, NoAnswer, Outbound
@@ -182,8 +189,8 @@ class ConfiguredRenderers:
                     )
                     for address, who in entry.people.items()
                 }
-            case _:
-                raise RenderFailed("there is no such channel")
+            case LinearEntry():
+                return {name: LinearApi(self._outbound, entry)}
 
     def _document(self) -> Document:
         with self._reading:

@@ -24,9 +24,10 @@ def call(
     *,
     seconds: float = SECONDS,
     agent: str = "interlock",
+    says_why: int | None = None,
 ) -> dict[str, Any]:
     """The answer. Raises `RenderFailed`, whose text is for the log; a platform that says to come again later
-    is called again by the notice's own retries."""
+    is called again by the notice's own retries. `says_why`: a status whose body is an answer too."""
     headers = {
         "Authorization": authorization,
         "Content-Type": "application/json; charset=utf-8",
@@ -40,7 +41,7 @@ def call(
         raise RenderFailed(str(error)) from error
     if answer.status in (404, 410):
         raise Gone(f"the answer was {answer.status}")
-    if not 200 <= answer.status < 300:
+    if not 200 <= answer.status < 300 and answer.status != says_why:
         raise RenderFailed(f"the answer was {answer.status}")
     try:
         value = json.loads(answer.body or b"{}")

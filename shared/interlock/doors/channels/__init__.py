@@ -6,10 +6,10 @@ checked before anything is parsed.
 
 from starlette.applications import Starlette
 
-from interlock.doors.channels import discord, mail, slack
+from interlock.doors.channels import discord, linear, mail, slack
 from interlock.doors.channels.door import Door, failed
 
 
 def create_app(door: Door) -> Starlette:
-    routes = [*slack.routes(door), *discord.routes(door), *mail.routes(door)]
+    routes = [route for channel in (discord, linear, mail, slack) for route in channel.routes(door)]
     return Starlette(routes=routes, exception_handlers={Exception: failed})
