@@ -1,7 +1,7 @@
 """`make bench`: prints what the product costs. Ratios and counts carry over to other machines, times do not.
 
 python -m tests.performance [--json] [operations] [modes] [inbox] [remote] [halts] [cpu] [imports] [latency]
-                            [streams]
+                            [streams] [money]
 """
 
 import argparse
@@ -11,7 +11,7 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from tests.performance import cpu, halts, imports, inbox, latency, modes, operations, remote, streams
+from tests.performance import cpu, halts, imports, inbox, latency, modes, money, operations, remote, streams
 
 SECTIONS: dict[str, Callable[[], Sequence[Any]]] = {
     "operations": operations.measure,
@@ -23,6 +23,7 @@ SECTIONS: dict[str, Callable[[], Sequence[Any]]] = {
     "imports": imports.measure,
     "latency": lambda: [latency.measure()],
     "streams": streams.measure,
+    "money": money.measure,
 }
 TITLES = {
     "operations": "DynamoDB requests and units of each operation",
@@ -34,6 +35,7 @@ TITLES = {
     "imports": "Cold start of each function: CPU in ms, memory in MiB",
     "latency": "From an answer to the resumed agent, in ms, on a laptop deployment",
     "streams": "Streams and parked tasks: first event in ms, events a second of CPU, memory in KiB",
+    "money": f"USD at list prices of {money.AS_OF}, us-east-1",
 }
 
 
@@ -68,7 +70,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def _cell(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:.1f}"
+        return f"{value:.1f}" if value == 0 or abs(value) >= 1 else f"{value:.2g}"
     if isinstance(value, tuple | list):
         runs = [(name, len(list(run))) for name, run in groupby(value)]
         return ", ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
