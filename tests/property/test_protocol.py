@@ -1,4 +1,4 @@
-"""The invariants I1, I2, I5, I7, I8 and I9 under interleavings, faults and crashes that a schedule draws.
+"""The invariants I1, I2, I5, I7 to I9 and I12 under interleavings, faults and crashes that a schedule draws.
 
 The story: a send (and its retry under one key), turns on several workers, a prompt with a deadline, two
 people who answer it differently and one who repeats the answer, others who put its deadline off, claim it and
@@ -329,9 +329,9 @@ class Story:
             ask_id, until = told
             (prompt,) = [found for found in self.prompts() if found.ask_id == ask_id]
             if (prompt.deadline or "") < until:
-                raise Broken("I6 a deadline that was put off is not")
+                raise Broken("I12 a deadline that was put off is not")
             if prompt.status == Checkpoint.EXPIRED and (prompt.closed_at or "") < (prompt.deadline or ""):
-                raise Broken("I6 a prompt expired before its deadline")
+                raise Broken("I12 a prompt expired before its deadline")
 
     def _answers(self, meta: TaskMeta) -> None:
         accepted: dict[str, set[str]] = {}
@@ -525,5 +525,5 @@ def test_an_expiry_that_does_not_look_at_that_is_found() -> None:
         for numbers in schedules(4, 1000):
             play(numbers, only=RACE, sabotage=expires_unseen, fates=NO_FAULT)
 
-    with pytest.raises(AssertionError, match="I6"):
+    with pytest.raises(AssertionError, match="I12"):
         explore()
