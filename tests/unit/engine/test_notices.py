@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from tests.support.approvals import asking_leave, decide
 from tests.support.halting import halt, resume, walk_all
-from tests.support.twin import AGENT, ANN, CAROL, Deployment, asking, message, no_answer, once
+from tests.support.twin import AGENT, ANN, BEN, CAROL, Deployment, asking, message, no_answer, once
 
 from interlock.a2a.models import TaskState
 from interlock.agents import Agent, Mode, Turn
 from interlock.engine.due import handle_due
+from interlock.engine.hand_over import hand_over
 from interlock.engine.notices import (
     FIRST_RETRY,
     GIVEN_UP,
@@ -192,6 +193,17 @@ def test_a_surface_that_is_down_holds_nothing_up_and_is_told_later() -> None:
     assert set(place.deployment.waker.notices) == {("acme", task_id)}
     place.deliver(task_id)
     assert place.surface.told == ["asked", "settled"]
+
+
+def test_a_question_that_is_passed_on_is_told_with_to_whom() -> None:
+    place = Place(asking(deadline=timedelta(minutes=10)))
+    task_id = place.ask()
+    place.deliver(task_id)
+    hand_over(place.deployment.engine, ANN, task_id, place.deployment.open_prompt(task_id), BEN.id)
+    place.deliver(task_id)
+    (_, asked), (_, handed) = place.surface.shown
+    assert (asked["tells"], handed["tells"], handed["checkpoint"]["to"]) == ("asked", "handed", BEN.id)
+    assert "to" not in asked["checkpoint"]
 
 
 ENDS: dict[str, Callable[[Place, str], object]] = {
