@@ -28,6 +28,7 @@ from interlock.adapters.deployment import (
 from interlock.adapters.signing import signer_of
 from interlock.adapters.verifying import signed_by, trusted_keys
 from interlock.cli.output import EXIT_CODES, AsJson, Exit, Failure, failures, print_json
+from interlock.cli.progress import progress
 from interlock.engine import retention
 from interlock.engine.ports import StoreError, Table
 from interlock.engine.seal import export as exported
@@ -78,7 +79,8 @@ def export(
         # Before the records are read: those that come in meanwhile are not vouched for.
         signed = _signed_head(trail, tenant, _signer(signing_key, stack)) if sign_head else []
         target = files.enter_context(out.open("w")) if out is not None else None
-        for line in joined(exported(trail, tenant), signed):
+        bar = files.enter_context(progress("exported", None, shown=out is not None))
+        for line in bar.counted(joined(exported(trail, tenant), signed)):
             if target is not None:
                 target.write(line + "\n")
             else:
@@ -113,7 +115,8 @@ def verify(
             raise Failure(f"{error}.", Exit.USAGE) from error
         opened = [files.enter_context(path.open()) for path in (file, *(checkpoints or []))]
         try:
-            report = check((line.rstrip("\n") for line in joined(*opened)), signed_by(keys))
+            with progress("verified", None, shown=not as_json) as bar:
+                report = check((line.rstrip("\n") for line in bar.counted(joined(*opened))), signed_by(keys))
         except UnicodeDecodeError as error:
             raise Failure("The export is not text.", Exit.USAGE) from error
         _print(report, as_json)

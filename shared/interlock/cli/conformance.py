@@ -9,14 +9,16 @@ from pydantic import JsonValue
 
 from interlock.a2a.models import JsonObject
 from interlock.adapters.schema_worker import SchemaWorker
-from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json
+from interlock.cli.output import AsJson, Exit, Failure, failures, print_json
 from interlock.cli.payload import object_of
+from interlock.cli.progress import progress
 from interlock.cli.target import dev_token
 from interlock.conformance.client import Binding, CardError, Interface, choose_interface, fetch_card
 from interlock.conformance.scenarios import MIN_TRIALS, Result, Run, scenarios
 from interlock.oversight.hitl_prompt import URI
 
 DEFAULT_PROMPT = "release 1.0.0"
+SCENARIOS = 7
 DEV_CALLER = "agent"
 """Whose token of `.interlock/dev.json` is used for the laptop's own deployment."""
 
@@ -52,12 +54,14 @@ def conformance(
         token = token or dev_token(url, DEV_CALLER)
         card, interface = _agent(url, token, binding)
         results = []
-        with closing(SchemaWorker()) as guard:
+        every = "CF-1 to CF-7"
+        with closing(SchemaWorker()) as guard, progress(every, SCENARIOS, shown=not as_json) as bar:
             run = Run(card, interface, token, prompt_text, guard, answer, trials)
             for result in scenarios(run):
                 results.append(result)
+                bar.step()
                 if not as_json:
-                    typer.echo(_line(result))
+                    bar.say(_line(result))
     if as_json:
         print_json(_report(url, interface, results))
     if not all(result.passed for result in results):
@@ -78,9 +82,7 @@ def _agent(url: str, token: str | None, binding: Binding | None) -> tuple[JsonOb
 
 def _line(result: Result) -> str:
     notes = f" ({'; '.join(result.notes)})" if result.notes else ""
-    return one_line(
-        f"{result.id} {'PASS' if result.passed else 'FAIL'} {result.title}: {result.figure}{notes}"
-    )
+    return f"{result.id} {'PASS' if result.passed else 'FAIL'} {result.title}: {result.figure}{notes}"
 
 
 def _report(url: str, interface: Interface, results: list[Result]) -> dict[str, JsonValue]:

@@ -16,6 +16,7 @@ import typer
 from interlock.a2a.models import TaskState, Wire
 from interlock.cli.door import HALTED, TRIES, Door, calling, reason_of
 from interlock.cli.output import AsJson, Exit, Failure, failures, one_line, print_json
+from interlock.cli.progress import progress
 from interlock.cli.switch import DoorSwitch, Report, Switch
 from interlock.cli.target import DEV_OPERATOR, OperatorIdentity, Profile, Token, Url, target
 
@@ -78,10 +79,14 @@ def drill(
     where a stage did not come, or where the canary could not be resumed, which is then said.
     """
     with failures(as_json), calling(target(url, token, identity, profile, DEV_OPERATOR)) as door:
-        canary, switch, seen = _started(door, timeout), DoorSwitch(door), Seen()
-        with _terminable(), _resumed(switch, canary, seen):
-            _halt(door, switch, canary, seen, timeout)
-        recorded = _recorded(door, canary, seen)
+        with progress("a canary starts", len(STAGES), shown=not as_json) as bar:
+            canary, switch, seen = _started(door, timeout), DoorSwitch(door), Seen()
+            bar.step("it is halted")
+            with _terminable(), _resumed(switch, canary, seen):
+                _halt(door, switch, canary, seen, timeout)
+                bar.step("it is resumed")
+            bar.step("the figures are recorded")
+            recorded = _recorded(door, canary, seen)
         if as_json:
             print_json({**recorded.wire(), **({} if seen.problem is None else {"problem": seen.problem})})
         else:
