@@ -1,6 +1,7 @@
 """The reference pages say what is there."""
 
 import ast
+import inspect
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -11,7 +12,7 @@ import pytest
 from tools import reference
 from tools.laptop.template import template
 
-from interlock import engine
+from interlock import Agent, Turn, engine
 from interlock.engine.calls import Call
 from interlock.engine.facts import Fact
 from interlock.settings import Settings
@@ -84,6 +85,13 @@ def test_the_runbook_says_how_every_queue_of_dead_letters_is_redriven() -> None:
 def test_the_runbook_says_how_every_key_is_rotated() -> None:
     told = {row.split()[0] for row in rows("New keys and secrets")}
     assert set(of_type("AWS::KMS::Key")) <= told
+
+
+def test_the_author_s_guide_tells_of_all_that_a_turn_and_a_declaration_offer() -> None:
+    said = (DOCS / "agents.md").read_text()
+    offered = [name for name in vars(Turn) if not name.startswith("_")]
+    declared = list(inspect.signature(Agent.skill).parameters)[3:]
+    assert [name for name in offered + declared if not re.search(rf"`(turn\.)?{name}\b", said)] == []
 
 
 def of_type(kind: str) -> dict[str, Any]:
