@@ -16,7 +16,7 @@ export class Refused extends Error {
   }
 }
 
-/** Nothing came back: what was asked for may have happened. */
+/** Nothing came back, or that something broke: what was asked for may have happened. */
 export class Lost extends Error {}
 
 interface Call {
@@ -67,7 +67,10 @@ async function send(method: string, path: string, options: Call, token: string):
 }
 
 function read<T>({ status, body, sent }: Answer, { isPrompt = true }: Call = {}): T {
-  if (status >= 400) throw new Refused(status, refusalOf(status, body));
+  if (status >= 400) {
+    const refused = new Refused(status, refusalOf(status, body));
+    throw status >= 500 && !refused.halted ? new Lost(refused.message) : refused;
+  }
   if (isPrompt && typeof body === "object" && body !== null && "now" in body && typeof body.now === "string")
     clock.heard(body.now, sent, Date.now());
   return body as T;

@@ -56,7 +56,7 @@ export class Deciding {
   async send(checkpoint: Checkpoint, said: Said, viewed: number): Promise<void> {
     if (!this.open) return;
     this.outcome = { is: "sending" };
-    if ((await digestOf(shownOf(checkpoint))) !== checkpoint.digest) {
+    if ((await digestOf(shownOf(checkpoint)).catch(() => undefined)) !== checkpoint.digest) {
       this.outcome = { is: "differs" };
       return;
     }
@@ -118,7 +118,7 @@ export class Deciding {
     try {
       return await this.#isSettled(checkpoint, said);
     } catch (error) {
-      if (error instanceof Lost) return false;
+      if (error instanceof Lost || error instanceof Refused) return false;
       throw error;
     }
   }

@@ -20,10 +20,11 @@ export class Still {
     this.#timer = setTimeout(() => (this.#moved = false), REST);
   };
 
-  /** Watches `element`: a change of its size moves what is in it. */
+  /** Watches `element`: a change of its size moves what is in it, and one of the page may move all of it. */
   readonly watch = (element: HTMLElement): (() => void) => {
     const observer = new ResizeObserver(this.move);
     observer.observe(element);
+    observer.observe(document.body);
     return () => {
       observer.disconnect();
       clearTimeout(this.#timer);

@@ -159,6 +159,7 @@ export const de: Catalogue = {
   decide: {
     approve: "Freigeben",
     approveAgain: "Noch einmal A gibt frei",
+    hasApproved: "Sie haben das freigegeben. Bis die anderen es tun, können Sie noch ablehnen.",
     reject: "Ablehnen …",
     changes: "Änderung verlangen …",
     answer: "Antwort senden",

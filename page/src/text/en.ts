@@ -156,6 +156,7 @@ export const en = {
   decide: {
     approve: "Approve",
     approveAgain: "Press A again to approve",
+    hasApproved: "You have approved this. Until the others have, you can still reject it.",
     reject: "Reject…",
     changes: "Request changes…",
     answer: "Send the answer",
