@@ -24,7 +24,7 @@ def test_an_approval_is_given_and_reaches_the_agent(visit: Visit, asker: Asker) 
     for term, definition in (("tool", "refund"), ("order", "7001"), ("amount", "12.50")):
         row = card.get_by_role("region", name="The exact action").locator("div", has_text=term).last
         expect(row.get_by_role("definition")).to_have_text(definition)
-    expect(card).to_contain_text("Asked by")
+    expect(card).to_contain_text("billing, on behalf of bearer:agent")
     expect(card).to_contain_text("Leave for exactly this action, once.")
     expect(card).to_contain_text("It waits. Nothing runs.")
     seat.does("Approve")
