@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from threading import Barrier
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,14 +22,17 @@ from tests.support.slack import (
     slack_stand_in,
     texts,
 )
-from tests.support.twin import BOB, CAROL, message, no_answer
+from tests.support.twin import BOB, CAROL, HookedTable, message, no_answer, once
 
 from interlock.a2a.models import TaskState
 from interlock.adapters.channels.slack import is_signed
 from interlock.agents import Turn
 from interlock.doors.channels.door import AGAIN, CLOSED, ELSEWHERE, NOT_THERE, OUTSIDER
+from interlock.engine.channels import CLAIM, Said
 from interlock.engine.due import handle_due
 from interlock.engine.facts import fact_pk
+from interlock.engine.ports import Put
+from interlock.engine.records import instant
 from interlock.oversight.approvals import Gate
 
 EXAMPLE = (
@@ -291,6 +296,12 @@ class TestRefusing:
         assert place.status(task_id) == "open"
         assert slack.whispers == [("U0CAROL", "You may not decide this request")]
 
+    def test_anybody_while_it_is_not_known_who_that_is(self, slack: Slack, place: ChannelsPlace) -> None:
+        task_id = place.ask()
+        place.known = HookedTable(place.identities, before=once("get", no_answer))
+        assert slack.press(place, "Approve").status_code == 503
+        assert (place.status(task_id), slack.whispers) == ("open", [])
+
     def test_what_comes_late_or_is_not_signed(self, slack: Slack, place: ChannelsPlace) -> None:
         task_id = place.ask()
         assert slack.press(place, "Approve", old=301).status_code == 401
@@ -423,6 +434,55 @@ class TestRaces:
         place.deliver(task_id)
         assert labels(slack.card) == []
         assert "Approved by bearer:bob" in texts(slack.card)
+
+    def test_what_a_lost_worker_was_posting_is_posted_by_another(
+        self, slack: Slack, place: ChannelsPlace
+    ) -> None:
+        task_id = place.deployment.send().id
+        ask_id = place.deployment.open_prompt(task_id)
+        lost = Said("acme", task_id, ask_id, "slack", "an-op", instant(place.now() + CLAIM))
+        place.deployment.table.write(Put(lost.key, lost.item()))
+        place.deliver(task_id)
+        assert slack.messages == {}
+        place.deployment.clock.advance(CLAIM.total_seconds())
+        place.deliver(task_id)
+        assert labels(slack.card) == ["Approve", "Deny"]
+
+    def test_an_end_does_not_wait_for_ever_for_a_lost_worker(
+        self, slack: Slack, place: ChannelsPlace
+    ) -> None:
+        task_id = place.deployment.send().id
+        ask_id = place.deployment.open_prompt(task_id)
+        lost = Said("acme", task_id, ask_id, "slack", "an-op", instant(place.now() + CLAIM))
+        place.deployment.table.write(Put(lost.key, lost.item()))
+        decide_elsewhere(place.deployment, BOB, task_id)
+        place.deliver(task_id)
+        assert "open" in _notices(place, task_id)
+        place.deployment.clock.advance(CLAIM.total_seconds())
+        place.deliver(task_id)
+        assert (slack.messages, set(_notices(place, task_id))) == ({}, {"told"})
+
+    def test_of_many_who_press_at_once_one_decides(self, slack: Slack) -> None:
+        with slack_stand_in() as other:
+            place = ChannelsPlace({"slack": slack.entry, "other": other.entry})
+            task_id = place.ask()
+            cards = [(slack, slack.card), (other, other.card)]
+            gate = Barrier(8)
+
+            def press(number: int) -> None:
+                channel, card = cards[number % 2]
+                gate.wait()
+                channel.press(place, "Approve", ("alice", "bob", "carol")[number % 3], message=card)
+
+            with ThreadPoolExecutor(8) as pool:
+                list(pool.map(press, range(8)))
+            # Who pressed is told where the entry of the path is, which is the first.
+            assert len(slack.whispers) == 8
+            (ask,) = place.deployment.prompts(task_id)
+            assert (ask.status, len(json.loads(ask.votes))) == ("approved", 1)
+            assert place.deployment.get(task_id).status.state is TaskState.COMPLETED
+            place.deliver(task_id)
+            assert [labels(channel.card) for channel, _ in cards] == [[], []]
 
     def test_a_message_that_somebody_deleted_is_let_go(self, slack: Slack, place: ChannelsPlace) -> None:
         task_id = place.ask()

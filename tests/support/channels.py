@@ -21,6 +21,7 @@ from interlock.doors.channels import create_app
 from interlock.doors.channels.door import Door
 from interlock.engine.calls import Calls
 from interlock.engine.notices import Telling, deliver_notices
+from interlock.engine.ports import Table
 from interlock.oversight.principals import Kind, Role
 
 BASE = "https://interlock.example"
@@ -72,6 +73,8 @@ class ChannelsPlace:
     more: Mapping[str, Any] = field(default_factory=dict)
     ses: Any = None
     """The client, where mail is sent."""
+    known: Table | None = None
+    """The table of identities as the door reads it, if that is another."""
 
     def __post_init__(self) -> None:
         self.deployment = Deployment(self.agent)
@@ -98,7 +101,7 @@ class ChannelsPlace:
 
     @property
     def app(self) -> Starlette:
-        credentials = TokenCredentials(self.identities, now=self.deployment.clock.now)
+        credentials = TokenCredentials(self.known or self.identities, now=self.deployment.clock.now)
         calls = Calls(self.deployment.engine)
         door = Door(
             self.deployment.engine, calls, self.renderers.entry, credentials.by_id, Outbound(local=True)

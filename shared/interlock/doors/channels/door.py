@@ -47,7 +47,7 @@ class Told:
 @dataclass(frozen=True, slots=True, eq=False)
 class Door:
     """`entry`: a channel of the deployment's document. `identity`: who an identity is, as long as it holds.
-    `calls` is None where there is no audit trail. Raises `Unavailable`, both."""
+    Both raise `StoreError` or `Unavailable`. `calls` is None where there is no audit trail."""
 
     engine: Engine
     calls: Calls | None
@@ -63,7 +63,8 @@ class Door:
     def person(self, people: Mapping[str, str], account: str) -> Principal | None:
         """Who an account of the platform is here, looked up now: who was revoked is nobody."""
         identity = people.get(account)
-        found = self.identity(identity) if identity is not None else None
+        with store_errors():
+            found = self.identity(identity) if identity is not None else None
         return found if found is not None and found.kind is Kind.PERSON else None
 
     def settle(
