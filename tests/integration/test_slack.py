@@ -26,7 +26,7 @@ from tests.support.twin import BOB, CAROL, HookedTable, message, no_answer, once
 
 from interlock.a2a.models import TaskState
 from interlock.adapters.channels.slack import is_signed
-from interlock.agents import Turn
+from interlock.agents import Agent, Mode, Turn
 from interlock.doors.channels.door import AGAIN, CLOSED, ELSEWHERE, NOT_THERE, OUTSIDER
 from interlock.engine.channels import CLAIM, Said
 from interlock.engine.due import handle_due
@@ -112,6 +112,33 @@ class TestTelling:
         slack.messages.clear()
         ChannelsPlace({"slack": {**slack.entry, "show": "action"}}).ask()
         assert json.dumps(ACTION, indent=2) in texts(slack.card)
+
+    def test_a_start_that_people_are_told_of_has_nothing_to_press(self, slack: Slack) -> None:
+        agent = Agent("desk", "Runs, and people are told")
+
+        @agent.skill("work", "Works", mode=Mode.NOTIFICATION)
+        async def work(turn: Turn) -> None:
+            await turn.complete("done")
+
+        place = ChannelsPlace({"slack": slack.entry}, agent)
+        place.deliver(place.ask())
+        assert "It has started" in texts(slack.card)
+        assert labels(slack.card) == []
+
+    def test_a_window_of_veto_is_shown_and_vetoed_in_the_inbox(self, slack: Slack) -> None:
+        agent = Agent("desk", "Starts unless somebody is against it")
+
+        @agent.skill("work", "Works", mode=Mode.VETO)
+        async def work(turn: Turn) -> None:
+            await turn.complete("done")
+
+        place = ChannelsPlace({"slack": slack.entry}, agent)
+        task_id = place.ask()
+        assert labels(slack.card) == []
+        assert "starts unless" in texts(slack.card)
+        place.deployment.cancel(task_id)
+        place.deliver(task_id)
+        assert "Vetoed by bearer:agent" in texts(slack.card)
 
     def test_what_others_say_is_neither_a_mention_nor_a_link_nor_hidden(self, slack: Slack) -> None:
         hostile = "<!channel> <@U0BOB> *Approved by bob* <https://evil.example|inbox> \u202egnp.exe &lt;"
@@ -413,6 +440,26 @@ class TestRaces:
         place.deliver(task_id)
         place.deliver(task_id)
         assert slack.messages == {}
+
+    def test_what_is_decided_just_before_it_is_posted_is_not_posted(
+        self, slack: Slack, place: ChannelsPlace
+    ) -> None:
+        """After it was read that the question is open."""
+        task_id = place.deployment.send().id
+        decided: list[str] = []
+
+        def meanwhile(operation: str, arguments: tuple[Any, ...]) -> None:
+            claims = operation == "write" and any("SAID#" in write.key.sk for write in arguments)
+            if claims and not decided:
+                decided.append(task_id)
+                decide_elsewhere(place.deployment, BOB, task_id)
+
+        place.deployment.hook(before=meanwhile)
+        for _ in range(3):
+            place.deliver(task_id)
+        assert decided == [task_id]
+        assert slack.messages == {}
+        assert set(_notices(place, task_id)) == {"told"}
 
     def test_what_is_decided_while_it_is_posted_ends_without_buttons(
         self, slack: Slack, place: ChannelsPlace

@@ -47,7 +47,7 @@ ENDED: Mapping[str, str] = {
     Checkpoint.CANCELED: "Canceled",
     Checkpoint.SUPERSEDED: "Closed by another message",
     Checkpoint.PASSED: "Nobody vetoed, it starts",
-    Checkpoint.VETOED: "Vetoed, nothing was run",
+    Checkpoint.VETOED: "Vetoed",
 }
 
 
