@@ -1,18 +1,14 @@
 """Who is at the page: by a token, or by an issuer; and what happens when neither is taken any more."""
 
-import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
 from tests.browser.conftest import Visit
-from tests.support.browsing import Asker, seated
+from tests.support.browsing import Asker, deployer, seated
 from tests.support.issuer import AUDIENCE, CLIENT_ID, SCOPE, SUBJECT, Issuer
 from tests.support.loopback import served
-from tests.support.story import Place, running_laptop
+from tests.support.story import Place, run_cli, running_laptop
 
 REFUSED = {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "Authentication required"}}
 
@@ -85,10 +81,8 @@ def federated(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "INTERLOCK_OIDC_SCOPE": SCOPE,
     }
     with running_laptop(tmp_path_factory.mktemp("federated"), **settings) as place:
-        interlock = shlex.quote(str(Path(sys.executable).with_name("interlock")))
-        allow = f"{interlock} tokens allow {SUBJECT} --tenant demo --kind person --role approver"
-        script = f". .interlock/deployer.sh && {allow}"
-        subprocess.run(["bash", "-c", script], cwd=place.folder, check=True, capture_output=True)
+        let_in = ("tokens", "allow", SUBJECT, "--tenant", "demo", "--kind", "person", "--role", "approver")
+        run_cli(*let_in, environment=deployer(place), folder=place.folder)
         issuer.returns_to = f"{place.url}/inbox/"
         yield place
 

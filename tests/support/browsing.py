@@ -6,6 +6,7 @@ Playwright keeps a loop running in the thread that it works in, so no test that 
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -127,6 +128,13 @@ def seated(browser: Browser, place: Place, *, allowed: tuple[str, ...] = (), **o
     )
     context.set_default_timeout(MILLISECONDS)
     return Seat(context.new_page(), f"{place.url}/inbox/", allowed)
+
+
+def deployer(place: Place) -> dict[str, str]:
+    """The environment of who works on a laptop's deployment as its deployer."""
+    lines = (place.folder / ".interlock/deployer.sh").read_text().splitlines()
+    exported = [shlex.split(line)[1].split("=", 1) for line in lines if line.startswith("export ")]
+    return dict(exported)
 
 
 @dataclass(frozen=True)
