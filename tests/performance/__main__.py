@@ -1,7 +1,7 @@
 """`make bench`: prints what the product costs. Ratios and counts carry over to other machines, times do not.
 
 python -m tests.performance [--json] [operations] [modes] [inbox] [remote] [halts] [cpu] [imports] [latency]
-                            [streams] [money]
+                            [streams] [page] [money]
 """
 
 import argparse
@@ -11,7 +11,19 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
-from tests.performance import cpu, halts, imports, inbox, latency, modes, money, operations, remote, streams
+from tests.performance import (
+    cpu,
+    halts,
+    imports,
+    inbox,
+    latency,
+    modes,
+    money,
+    operations,
+    page,
+    remote,
+    streams,
+)
 
 SECTIONS: dict[str, Callable[[], Sequence[Any]]] = {
     "operations": operations.measure,
@@ -23,6 +35,7 @@ SECTIONS: dict[str, Callable[[], Sequence[Any]]] = {
     "imports": imports.measure,
     "latency": lambda: [latency.measure()],
     "streams": streams.measure,
+    "page": page.measure,
     "money": money.measure,
 }
 TITLES = {
@@ -35,6 +48,7 @@ TITLES = {
     "imports": "Cold start of each function: CPU in ms, memory in MiB",
     "latency": "From an answer to the resumed agent, in ms, on a laptop deployment",
     "streams": "Streams and parked tasks: first event in ms, events a second of CPU, memory in KiB",
+    "page": "The page for people: bytes as they are sent, and the first paint on a laptop deployment",
     "money": f"USD at list prices of {money.AS_OF}, us-east-1",
 }
 

@@ -16,15 +16,15 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import httpx
-from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, ViewportSize, expect
 from tests.support.asking import ASK
 from tests.support.story import PATIENCE_SECONDS, ROOT, Place, eventually
 
 from interlock.oversight.hitl_prompt import URI
 
 PICTURES = ROOT / "build/screenshots"
-DESK = {"width": 1280, "height": 900}
-PHONE = {"width": 360, "height": 740}
+DESK: ViewportSize = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 360, "height": 740}
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 SHOWN = "addEventListener('securitypolicyviolation', (e) => console.error('refused:', e.violatedDirective))"
 
