@@ -20,6 +20,8 @@ RETRIED = frozenset({502, 503, 504})
 """What was asked for may or may not have been done (502, 504), or was not (503)."""
 HALTED = "HALTED"
 """Of a 503 that stays until somebody resumes."""
+WHOSE = {"winner": "answered by", "who": "it is"}
+"""What is said of an identity that an error names in its metadata."""
 
 _Model = TypeVar("_Model", bound=Wire)
 
@@ -131,9 +133,9 @@ def refusal(found: Any) -> Failure:
     """What an error as the server puts it means. Raises `KeyError` or `TypeError` for another form."""
     message = str(found["message"])
     details = [_violation(violation) for violation in _objects(found.get("validation_errors"))]
-    winner = next((w for w in map(_winner, _objects(found.get("details"))) if w is not None), None)
-    if winner is not None:
-        details.append(f"answered by {winner}")
+    whose = next((w for w in map(_whose, _objects(found.get("details"))) if w is not None), None)
+    if whose is not None:
+        details.append(whose)
     reason = found.get("reason")
     return Failure(f"{message} ({reason})" if reason else message, details=details, error=found)
 
@@ -146,7 +148,8 @@ def _violation(violation: Mapping[str, Any]) -> str:
     return f"{violation.get('path') or '/'}  {violation.get('keyword')}  {violation.get('message')}"
 
 
-def _winner(detail: Mapping[str, Any]) -> str | None:
-    """Who answered first, where the server says so."""
+def _whose(detail: Mapping[str, Any]) -> str | None:
+    """Who answered first, or says that they look at it, where the server says so."""
     metadata = detail.get("metadata")
-    return str(metadata["winner"]) if isinstance(metadata, dict) and "winner" in metadata else None
+    found = metadata if isinstance(metadata, dict) else {}
+    return next((f"{said} {found[name]}" for name, said in WHOSE.items() if name in found), None)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from tests.unit.cli.conftest import Invoke
-from tests.unit.cli.operators import AT, OperatorsDoor, refused
-from tests.unit.cli.serving import LoseReply, serving
+from tests.unit.cli.operators import AT, OperatorsDoor
+from tests.unit.cli.serving import LoseReply, Response, serving
 from tests.unit.cli.test_people import checkpoint
 
 ONE = "tasks/task-aaaa1111-x/checkpoints/aaaa1111-x"
@@ -43,9 +43,11 @@ def test_it_is_claimed_and_released(door: OperatorsDoor, interlock: Invoke) -> N
 
 
 def test_who_else_looks_at_it_is_said(door: OperatorsDoor, interlock: Invoke) -> None:
-    door.answers("POST", f"{ONE}/claim", refused(409, "bearer:bob looks at it"))
+    details = [{"metadata": {"who": "bearer:bob"}}]
+    error = {"code": 409, "message": "Somebody else looks at it", "details": details}
+    door.answers("POST", f"{ONE}/claim", Response({"error": error}, 409))
     result = interlock("claim", "aaaa")
-    assert (result.exit_code, result.stderr) == (1, "bearer:bob looks at it\n")
+    assert (result.exit_code, result.stderr) == (1, "Somebody else looks at it\nit is bearer:bob\n")
 
 
 def test_the_deadline_is_put_off(door: OperatorsDoor, interlock: Invoke) -> None:
