@@ -113,6 +113,13 @@ class TestTelling:
         ChannelsPlace({"slack": {**slack.entry, "show": "action"}}).ask()
         assert json.dumps(ACTION, indent=2) in texts(slack.card)
 
+    def test_of_a_tenant_it_is_not_for_nothing_is_shown(self, slack: Slack) -> None:
+        mine, others = ({**slack.entry, "for_tenants": [tenant]} for tenant in ("acme", "other"))
+        ChannelsPlace({"slack": others}).ask()
+        assert slack.messages == {}
+        ChannelsPlace({"slack": others, "mine": mine}).ask()
+        assert labels(slack.card) == ["Approve", "Deny"]
+
     def test_a_start_that_people_are_told_of_has_nothing_to_press(self, slack: Slack) -> None:
         agent = Agent("desk", "Runs, and people are told")
 

@@ -23,7 +23,7 @@ SECONDS = 60.0
 class Surface:
     """Implements `Renderers` and `Renderer`: takes whatever it is given."""
 
-    def chosen(self, tells: Tells, interface: str | None) -> Mapping[str, Renderer]:
+    def chosen(self, tells: Tells, interface: str | None, tenant: str) -> Mapping[str, Renderer]:
         return {"surface": self}
 
     def render(self, notice_id: str, document: Mapping[str, Any]) -> None:

@@ -32,6 +32,7 @@ from interlock.adapters.channels.entries import (
     LinearEntry,
     MailEntry,
     SlackEntry,
+    Way,
 )
 from interlock.adapters.channels.linear import LinearApi
 from interlock.adapters.channels.mail import MailSurface, ses_client
@@ -51,19 +52,15 @@ _log = logging.getLogger(__name__)
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
 
-class WebHookEntry(BaseModel):
+class WebHookEntry(Way):
     """`secret` is 24 to 64 bytes in base64, behind `whsec_`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["webhook"]
     url: Annotated[str, Field(max_length=2048)]
     secret: Annotated[str, Field(pattern=r"^whsec_[A-Za-z0-9+/]{32,88}={0,2}$", repr=False)]
 
 
-class TopicEntry(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class TopicEntry(Way):
     kind: Literal["sns"]
     topic: Annotated[str, Field(pattern=r"^arn:\S+:sns:\S+$")]
 
@@ -137,12 +134,12 @@ class ConfiguredRenderers:
         self._known: tuple[float, Document] | None = None
         self._reading = Lock()
 
-    def chosen(self, tells: Tells, interface: str | None) -> Mapping[str, Renderer]:
+    def chosen(self, tells: Tells, interface: str | None, tenant: str) -> Mapping[str, Renderer]:
         document = self._document()
         wanted = document.names(tells, interface)
         chosen: dict[str, Renderer] = {}
         for name in wanted:
-            if name in document.renderers:
+            if name in document.renderers and document.renderers[name].serves(tenant):
                 chosen |= self._named(name, document)
         return chosen
 

@@ -68,9 +68,9 @@ class Renderer(Protocol):
 class Renderers(Protocol):
     """The ways to people that a deployment has configured."""
 
-    def chosen(self, tells: Tells, interface: str | None) -> Mapping[str, Renderer]:
-        """By name: those of the surface that the work came from, else the chain that is configured. Empty:
-        there is none. Raises `RenderFailed` where the configuration can not be read."""
+    def chosen(self, tells: Tells, interface: str | None, tenant: str) -> Mapping[str, Renderer]:
+        """By name, of those for the tenant: those of the surface that the work came from, else the chain that
+        is configured. Empty: there is none. Raises `RenderFailed` where the configuration can not be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +166,11 @@ def _chosen(
     """How a checkpoint ended is told where it was told of, and nowhere else."""
     choose, interface = telling.renderers.chosen, _interface(meta)
     if notice.tells != Tells.SETTLED:
-        return choose(Tells(notice.tells), interface)
-    all_ways = {**choose(Tells.ESCALATED, interface), **choose(Tells.ASKED, interface)}
+        return choose(Tells(notice.tells), interface, meta.tenant)
+    all_ways = {
+        **choose(Tells.ESCALATED, interface, meta.tenant),
+        **choose(Tells.ASKED, interface, meta.tenant),
+    }
     told = {name for one in before for name in one.told.split()}
     return {name: renderer for name, renderer in all_ways.items() if name in told}
 

@@ -105,7 +105,7 @@ class Document:
 
 
 def named(document: Document, tells: Tells = Tells.ASKED, interface: str | None = None) -> list[str]:
-    return list(document.renderers().chosen(tells, interface))
+    return list(document.renderers().chosen(tells, interface, "acme"))
 
 
 CHAIN: dict[str, Any] = {
@@ -145,11 +145,11 @@ def test_the_document_is_read_again_after_a_minute() -> None:
     document = Document(**CHAIN)
     chosen = document.renderers()
     for _ in range(3):
-        chosen.chosen(Tells.ASKED, None)
+        chosen.chosen(Tells.ASKED, None, "acme")
     assert document.reads == 1
     document.text = json.dumps({**CHAIN, "default": ["chat"]})
     document.now = FRESH_SECONDS
-    assert list(chosen.chosen(Tells.ASKED, None)) == ["chat"]
+    assert list(chosen.chosen(Tells.ASKED, None, "acme")) == ["chat"]
 
 
 def broken(change: Callable[[dict[str, Any]], object]) -> str:
@@ -178,7 +178,7 @@ def test_a_document_that_is_broken_fails_without_telling_its_secrets(
     document = Document()
     document.text = text
     with pytest.raises(RenderFailed) as failed:
-        document.renderers().chosen(Tells.ASKED, None)
+        document.renderers().chosen(Tells.ASKED, None, "acme")
     assert SECRET not in str(failed.value) + caplog.text + repr(
         [record.__dict__ for record in caplog.records]
     )
@@ -187,15 +187,15 @@ def test_a_document_that_is_broken_fails_without_telling_its_secrets(
 def test_a_file_on_a_laptop_will_do(tmp_path: Any) -> None:
     path = tmp_path / "renderers.json"
     path.write_text(json.dumps(CHAIN))
-    assert list(renderers_of(f"file:{path}", local=True).chosen(Tells.ASKED, None)) == ["ops"]
+    assert list(renderers_of(f"file:{path}", local=True).chosen(Tells.ASKED, None, "acme")) == ["ops"]
     with pytest.raises(RenderFailed, match="can not be read"):
-        renderers_of(f"file:{path}.none").chosen(Tells.ASKED, None)
+        renderers_of(f"file:{path}.none").chosen(Tells.ASKED, None, "acme")
 
 
 @mock_aws
 def test_a_secret_in_the_cloud_is_read(no_aws: None) -> None:
     secret = boto3.client("secretsmanager").create_secret(Name="people", SecretString=json.dumps(CHAIN))
-    assert list(renderers_of(secret["ARN"]).chosen(Tells.ASKED, None)) == ["ops"]
+    assert list(renderers_of(secret["ARN"]).chosen(Tells.ASKED, None, "acme")) == ["ops"]
 
 
 def test_a_secret_is_not_in_the_repr_of_what_holds_it() -> None:

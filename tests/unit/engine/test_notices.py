@@ -57,7 +57,7 @@ class Surfaces:
     by_interface: dict[str, dict[str, Renderer]] = field(default_factory=dict)
     readable: bool = True
 
-    def chosen(self, tells: Tells, interface: str | None) -> Mapping[str, Renderer]:
+    def chosen(self, tells: Tells, interface: str | None, tenant: str) -> Mapping[str, Renderer]:
         if not self.readable:
             raise RenderFailed("can not be read")
         return self.by_interface.get(interface or "", self.default)

@@ -18,11 +18,20 @@ LocalUrl = Annotated[str, Field(max_length=256, pattern=r"^http://127\.0\.0\.1:\
 """Of a stand-in on a laptop: nothing else takes a channel's credentials."""
 
 
-class Channel(BaseModel):
-    """`people` says whose identity here an account there is. `show`: only the summary of what leave is asked
-    for, or the action itself too."""
+class Way(BaseModel):
+    """To people. `for_tenants`: whose tasks are told of there; without it all."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    for_tenants: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+
+    def serves(self, tenant: str) -> bool:
+        return self.for_tenants is None or tenant in self.for_tenants
+
+
+class Channel(Way):
+    """`people` says whose identity here an account there is. `show`: only the summary of what leave is asked
+    for, or the action itself too."""
 
     show: Literal["summary", "action"] = "summary"
     api: LocalUrl | None = None
