@@ -12,7 +12,7 @@ export UV_PYTHON_PREFERENCE := system
 # Without it every start compiles: a package without bytecode takes twice as long to import.
 export UV_COMPILE_BYTECODE := 1
 
-.PHONY: help setup page run test race check lock docs format bench deploy-local deploy clean
+.PHONY: help setup page run test race check lock docs format bench screenshots deploy-local deploy clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -107,6 +107,9 @@ format: .venv/.synced ## formats, and mends what lint can mend
 
 bench: setup ## calls and units per operation, CPU against the reference server, import cost, latency
 	$(BIN)/python -m tests.performance
+
+screenshots: setup ## the pictures of the page in docs/images, taken anew
+	$(BIN)/python -m tests.support.pictures
 
 deploy-local: setup ## the real template by SAM onto the emulator, with IAM enforced; stays until Ctrl-C
 	@exec $(BIN)/python -m tools.deploy.local
