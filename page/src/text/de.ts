@@ -92,7 +92,7 @@ export const de: Catalogue = {
   card: {
     heading: {
       prompt: "Eine Frage",
-      approval: "Wenn Sie freigeben, geschieht das:",
+      approval: "Nach der Freigabe geschieht das:",
       window: "Das beginnt von selbst, wenn niemand es verhindert:",
     },
     action: "Genau diese Aktion",

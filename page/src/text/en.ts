@@ -91,7 +91,7 @@ export const en = {
   card: {
     heading: {
       prompt: "A question",
-      approval: "If you approve, this happens:",
+      approval: "Once approved, this happens:",
       window: "This starts by itself, unless somebody stops it:",
     },
     action: "The exact action",
