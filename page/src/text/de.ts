@@ -18,8 +18,6 @@ export const de: Catalogue = {
   back: "Zurück zur Liste",
   loading: "Wird geladen …",
   more: "Mehr zeigen",
-  reload: "Noch einmal",
-  none: "keine",
   failed: (why) => `Das ließ sich nicht lesen: ${why}`,
   unreachable: "Der Server ist nicht erreichbar.",
 
@@ -38,7 +36,6 @@ export const de: Catalogue = {
 
   feed: {
     lost: (since) => `Nicht erreichbar seit ${since}. Was Sie sehen, kann alt sein; verloren ist nichts.`,
-    back: "Wieder verbunden.",
   },
 
   list: {
@@ -46,14 +43,12 @@ export const de: Catalogue = {
     empty: "Nichts wartet auf Sie.",
     emptyHint: "Was ein Agent fragt, erscheint hier von selbst.",
     arrived: (n) => `${n} neu`,
-    arrivedSaid: (n) => (n === 1 ? "1 neue Frage" : `${n} neue Fragen`),
     gone: "Geschlossen",
     choose: "Wählen Sie, was Sie ansehen wollen.",
     chooseHint: "J und K bewegen, Eingabe öffnet, ? zeigt alle Tasten.",
     select: (what) => `${what} auswählen`,
     selectFirst: "Erst öffnen: nur was gezeigt wurde, lässt sich auswählen.",
     selected: (n) => `${n} ausgewählt`,
-    shown: "Gezeigt",
   },
 
   kind: { prompt: "Frage", approval: "Freigabe", window: "Einspruchsfrist" },
@@ -96,9 +91,7 @@ export const de: Catalogue = {
       window: "Das beginnt von selbst, wenn niemand es verhindert:",
     },
     action: "Genau diese Aktion",
-    changed: "Was geändert wurde",
     changedSince: (number) => `Geändert seit Anfrage ${number}`,
-    changedAsk: (number) => `Anfrage ${number} ging zur Änderung zurück`,
     was: "war",
     is: "ist",
     added: "neu",
@@ -120,11 +113,8 @@ export const de: Catalogue = {
         ? "Ihre Freigabe ist die letzte, die fehlt."
         : `${n} Freigaben fehlen noch, Ihre eingeschlossen.`,
     digest: "Fingerabdruck",
-    digestFull: "vollständig",
     digestDiffers:
       "Was hier steht, hat nicht den Fingerabdruck, den der Server nennt. Hier lässt sich nichts entscheiden; sagen Sie es dem Betrieb.",
-    copy: "Kopieren",
-    copied: "Kopiert",
     unanswered: "Wenn niemand antwortet",
     unansweredWhat: {
       waits: "Es wartet. Nichts läuft.",
@@ -135,7 +125,6 @@ export const de: Catalogue = {
     },
     unansweredAt: (when) => `Um ${when}:`,
     raw: "JSON im Original",
-    tree: "Delegation",
     treeOpen: "Was diese Aufgabe weitergegeben hat",
     treeMore: "Es gibt mehr, als hier steht.",
     treeNone: "Sie hat nichts weitergegeben.",
@@ -165,7 +154,6 @@ export const de: Catalogue = {
     answer: "Antwort senden",
     veto: "Verhindern",
     vetoSays: "Die Aufgabe wird abgebrochen, bevor sie beginnt.",
-    settling: "Die Seite hat sich gerade bewegt. Gleich gehen die Knöpfe wieder.",
     armed: "Bereit: noch einmal A gibt frei, Escape lässt es.",
     reasonTitle: "Warum nicht?",
     reason: "Grund",
@@ -198,7 +186,6 @@ export const de: Catalogue = {
     clear: "Offen lassen",
     required: "Das fehlt noch.",
     optional: "freiwillig",
-    bad: "Das passt nicht.",
     json: "Die Antwort als JSON",
     jsonSays: "Was gefragt wird, ist zu ungewöhnlich für ein Formular. Der Server prüft, was Sie schreiben.",
     jsonBad: (why) => `Das ist kein JSON-Objekt: ${why}`,
@@ -231,7 +218,6 @@ export const de: Catalogue = {
     halted: (reason) => `Nicht festgehalten: Die Arbeit ist gestoppt. ${reason}`,
     changed: "Nicht festgehalten: Was gefragt wird, hat sich geändert. Sehen Sie noch einmal hin.",
     refused: (why) => `Nicht festgehalten: ${why}`,
-    again: "Neu entscheiden",
     next: "Weiter",
     status: {
       open: "offen",
@@ -264,7 +250,6 @@ export const de: Catalogue = {
     who: "Von",
     when: "Wann",
     nobody: "niemand",
-    open: "Öffnen",
   },
 
   halts: {
@@ -402,7 +387,6 @@ export const de: Catalogue = {
     whoHint: "Wie bearer:bob oder jwt:4711",
     comment: "Notiz",
     passSend: "Weitergeben",
-    done: "Erledigt.",
   },
 
   away: {

@@ -17,8 +17,6 @@ export const en = {
   back: "Back to the list",
   loading: "Loading…",
   more: "Show more",
-  reload: "Try again",
-  none: "none",
   failed: (why: string) => `This could not be read: ${why}`,
   unreachable: "The server can not be reached.",
 
@@ -37,7 +35,6 @@ export const en = {
 
   feed: {
     lost: (since: string) => `Out of reach since ${since}. What you see may be old; nothing is lost.`,
-    back: "Connected again.",
   },
 
   list: {
@@ -45,14 +42,12 @@ export const en = {
     empty: "Nothing waits for you.",
     emptyHint: "What an agent asks appears here by itself.",
     arrived: (n: number) => (n === 1 ? "1 new" : `${n} new`),
-    arrivedSaid: (n: number) => (n === 1 ? "1 new question" : `${n} new questions`),
     gone: "Closed",
     choose: "Choose what to look at.",
     chooseHint: "J and K move, Enter opens, ? shows all keys.",
     select: (what: string) => `Select ${what}`,
     selectFirst: "Open it first: only what was shown can be selected.",
     selected: (n: number) => `${n} selected`,
-    shown: "Shown",
   },
 
   kind: { prompt: "Question", approval: "Approval", window: "Window of veto" },
@@ -95,9 +90,7 @@ export const en = {
       window: "This starts by itself, unless somebody stops it:",
     },
     action: "The exact action",
-    changed: "What was changed",
     changedSince: (number: number) => `Changed since request ${number}`,
-    changedAsk: (number: number) => `Request ${number} was sent back for changes`,
     was: "was",
     is: "is",
     added: "added",
@@ -117,11 +110,8 @@ export const en = {
     grantsMore: (n: number) =>
       n === 1 ? "Your approval is the last one needed." : `${n} approvals are still needed, yours included.`,
     digest: "Digest",
-    digestFull: "in full",
     digestDiffers:
       "What is shown here does not have the digest that the server names. Nothing can be decided on this page; tell an operator.",
-    copy: "Copy",
-    copied: "Copied",
     unanswered: "If nobody answers",
     unansweredWhat: {
       waits: "It waits. Nothing runs.",
@@ -132,7 +122,6 @@ export const en = {
     },
     unansweredAt: (when: string) => `At ${when}:`,
     raw: "Raw JSON",
-    tree: "Delegation",
     treeOpen: "What this task handed to others",
     treeMore: "There is more than is shown.",
     treeNone: "It has handed nothing to others.",
@@ -162,7 +151,6 @@ export const en = {
     answer: "Send the answer",
     veto: "Stop it",
     vetoSays: "The task is canceled before it starts.",
-    settling: "The page has just moved. The buttons work again in a moment.",
     armed: "Armed: press A again to approve, Escape to leave it.",
     reasonTitle: "Why not?",
     reason: "Reason",
@@ -195,7 +183,6 @@ export const en = {
     clear: "Leave open",
     required: "This is needed.",
     optional: "optional",
-    bad: "This does not fit.",
     json: "The answer as JSON",
     jsonSays: "What is asked for is too unusual for a form. The server checks what you write.",
     jsonBad: (why: string) => `This is no JSON object: ${why}`,
@@ -228,7 +215,6 @@ export const en = {
     halted: (reason: string) => `Not recorded: work is halted. ${reason}`,
     changed: "Not recorded: what is asked has changed meanwhile. Look again.",
     refused: (why: string) => `Not recorded: ${why}`,
-    again: "Decide again",
     next: "Next",
     status: {
       open: "open",
@@ -261,7 +247,6 @@ export const en = {
     who: "By",
     when: "When",
     nobody: "nobody",
-    open: "Open",
   },
 
   halts: {
@@ -397,7 +382,6 @@ export const en = {
     whoHint: "As in bearer:bob or jwt:4711",
     comment: "Note",
     passSend: "Pass on",
-    done: "Done.",
   },
 
   away: {
