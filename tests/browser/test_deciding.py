@@ -179,6 +179,15 @@ def test_nothing_moves_under_the_pointer(visit: Visit, asker: Asker, arrived: li
     assert titles(seat.listed) != before
 
 
+def test_another_card_is_not_taken_for_the_same_one_changed(visit: Visit, asker: Asker) -> None:
+    (_, first), (_, second) = refund(asker, 7061), refund(asker, 7062)
+    seat = visit("alice")
+    seat.open(first)
+    card = seat.open(second)
+    expect(card.get_by_role("heading", level=2)).to_have_text(second)
+    expect(card).not_to_contain_text("What is asked has changed")
+
+
 def titles(listed: Locator) -> list[str]:
     return [text.splitlines()[0] for text in listed.all_inner_texts()]
 
