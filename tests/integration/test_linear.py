@@ -120,6 +120,15 @@ class TestDeciding:
         linear.send(place, linear.comment(wrapped.format(linear.line("deny")) + " Too much,\nby far."))
         assert (place.status(task_id), heard) == ("denied", ["Too much,\nby far."])
 
+    def test_a_comment_of_any_shape_is_looked_at_once(self, linear: Linear, place: ChannelsPlace) -> None:
+        """Quadratic in its blanks it would not end here."""
+        task_id = place.ask()
+        blanks = " " * 80_000
+        event = linear.comment(f"{blanks}/approve x a{blanks}b{blanks}")
+        event["data"]["issueId"] = "elsewhere"
+        assert linear.send(place, event).status_code == 200
+        assert place.status(task_id) == "open"
+
     def test_what_is_decided_elsewhere_shows(self, linear: Linear, place: ChannelsPlace) -> None:
         task_id = place.ask()
         line = linear.line("approve")

@@ -276,6 +276,13 @@ class TestRefusing:
         assert place.status(task_id) == "open"
         assert send(place, outbox.link("alice"), "a").status_code == 200
 
+    @pytest.mark.parametrize("choice", ["2", "-1", "01", "\u0661", "9" * 5000])
+    def test_a_number_that_no_choice_has(self, outbox: Outbox, choice: str) -> None:
+        place = ChannelsPlace({"mail": ENTRY}, yes_or_no(), ses=outbox)
+        task_id = place.ask(who=CAROL)
+        assert send(place, outbox.link("alice"), choice).status_code == 409
+        assert place.status(task_id) == "open"
+
     @pytest.mark.parametrize(
         "body", [b"\xff", b"t=a&t=b", b"&".join(b"f%d=1" % n for n in range(9)), b"t=%FF"]
     )

@@ -105,7 +105,7 @@ def _answer(engine: Engine, pressed: Pressed) -> Admitted:
     if asked.checkpoint.kind != Checkpoint.PROMPT or asked.digest != shown.digest:
         raise InvalidParams("Something else was shown")
     choices = choices_of(asked.envelope.response_schema)
-    if not pressed.choice.isdecimal() or int(pressed.choice) >= len(choices):
+    if pressed.choice not in map(str, range(len(choices))):
         raise InvalidParams("This is not one of the choices")
     payload = choices[int(pressed.choice)].payload
     message = Message(

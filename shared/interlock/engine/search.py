@@ -70,7 +70,7 @@ def search(trail: Table | None, caller: Principal, wanted: Wanted, cursor: str |
         return Found([], None, 0)
     pk = records_pk(caller.tenant)
     last = int(cursor) - 1 if cursor is not None else _last(trail, caller.tenant, wanted.before)
-    oldest = timestamp(wanted.after - OUT_OF_ORDER) if wanted.after is not None else ""
+    oldest = timestamp(_moved(wanted.after, -OUT_OF_ORDER)) if wanted.after is not None else ""
     records: list[dict[str, Any]] = []
     looked, reached, more = 0, last, last > 0
     while more and looked < LOOKED_AT and len(records) < MATCHES:
@@ -94,7 +94,7 @@ def _last(trail: Table, chain: str, before: datetime | None) -> int:
     newest = head(trail, chain).seq
     if before is None:
         return newest
-    bound = timestamp(before + OUT_OF_ORDER)
+    bound = timestamp(_moved(before, OUT_OF_ORDER))
     low, high = 0, newest
     while low < high:
         middle = (low + high) // 2
@@ -104,6 +104,14 @@ def _last(trail: Table, chain: str, before: datetime | None) -> int:
         else:
             high = middle
     return min(low, newest)
+
+
+def _moved(at: datetime, by: timedelta) -> datetime:
+    """Itself, where there is no time so early or so late."""
+    try:
+        return at + by
+    except OverflowError:
+        return at
 
 
 def _record(item: Item) -> dict[str, Any]:

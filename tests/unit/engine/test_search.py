@@ -1,7 +1,7 @@
 """Searching the trail: what is found of it, in bounded looks, and by whom."""
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -52,6 +52,14 @@ def test_who_acted_as_an_operator_is_found_by_their_name() -> None:
     table = trail(1, actor={"scheme": "operator", "subject": "bearer:ops"})
     assert numbers(search(table, OPS, Wanted(who="bearer:ops"), None)) == [1]
     assert numbers(search(table, OPS, Wanted(who="bearer:op"), None)) == []
+
+
+def test_times_may_be_the_first_or_the_last_there_are() -> None:
+    first, last = map(datetime.fromisoformat, ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"))
+    table = trail(3)
+    assert numbers(search(table, OPS, Wanted(after=first, before=last), None)) == [3, 2, 1]
+    assert numbers(search(table, OPS, Wanted(after=last), None)) == []
+    assert numbers(search(table, OPS, Wanted(before=first), None)) == []
 
 
 @pytest.mark.parametrize("looked", [1, 2, 3, 7, 100])

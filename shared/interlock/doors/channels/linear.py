@@ -16,7 +16,7 @@ from interlock.doors.channels.door import ELSEWHERE, Door, Told, members, route,
 from interlock.engine.notices import RenderFailed
 from interlock.engine.press import APPROVE, DENY, MAX_COMMENT
 
-_LINE = re.compile(r"\s*`*/(approve|deny) ([A-Za-z0-9_-]{1,128})`*(?:\s+(.*?))?\s*", re.DOTALL)
+_LINE = re.compile(r"\s*`*/(approve|deny) ([A-Za-z0-9_-]{1,128})`*(?:\s+(.*))?", re.DOTALL)
 
 
 def routes(door: Door) -> list[Route]:
@@ -53,7 +53,7 @@ def _decided(door: Door, entry: LinearEntry, via: str, event: dict[str, Any], li
         word, code, reason = line.groups()
         choice = APPROVE if word == "approve" else DENY
         who = door.person(entry.people, account)
-        told = door.settle(via, who, f"{choice}.{code}", (reason or "")[:MAX_COMMENT] or None)
+        told = door.settle(via, who, f"{choice}.{code}", (reason or "").strip()[:MAX_COMMENT] or None)
     if issue not in entry.issues:
         return  # nothing is written where nothing was asked
     try:
