@@ -73,10 +73,10 @@ def _found(door: Door, query: dict[str, str], limit: int) -> list[JsonObject]:
 
 
 def _row(record: JsonObject) -> tuple[str, ...]:
-    actor, detail = record.get("actor"), record.get("detail")
-    names = [actor.get("scheme"), actor.get("subject")] if isinstance(actor, dict) else []
-    more = detail.get("action") if isinstance(detail, dict) else None
-    what = [record.get("method"), record.get("outcome"), more, record.get("state")]
+    actor, outcome, detail = (_object(record, name) for name in ("actor", "outcome", "detail"))
+    names = [actor.get("scheme"), actor.get("subject")]
+    became = outcome.get("error") or outcome.get("status")
+    what = [record.get("method"), became, detail.get("action"), detail.get("decision"), record.get("state")]
     return (
         str(record.get("time", "")),
         str(record.get("kind", "")),
@@ -84,3 +84,8 @@ def _row(record: JsonObject) -> tuple[str, ...]:
         " ".join(str(each) for each in what if each),
         str(record.get("taskId", "")),
     )
+
+
+def _object(record: JsonObject, name: str) -> JsonObject:
+    value = record.get(name)
+    return value if isinstance(value, dict) else {}

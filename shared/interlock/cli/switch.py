@@ -15,7 +15,10 @@ WALK_SECONDS = 120.0
 """How long the walk of a halt is waited for."""
 HEARD_SECONDS = 20.0
 """How long after it what was told to stop may take to be heard of: more than its grace."""
-HOLDS = "It may hold or not. Halt again: that does no harm."
+HOLDS = (
+    "It may hold or not. Halt again: that does no harm. "
+    "Where the deployment can not be reached, --break-glass halts it with your own AWS credentials."
+)
 MAY_BE_LIFTED = "It may be lifted or not. See `interlock status`, and resume again."
 
 

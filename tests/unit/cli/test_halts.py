@@ -163,6 +163,7 @@ def test_where_every_reply_is_lost_it_may_hold_or_not(door: OperatorsDoor, inter
     result = interlock("halt", "--tenant", "acme", "--reason", "an incident")
     assert result.exit_code == 3
     assert "It may hold or not." in result.output
+    assert "--break-glass" in result.output
     assert len(door.asked("POST", "halts")) == TRIES
 
 

@@ -120,6 +120,29 @@ def test_the_trail_is_searched_page_by_page(door: OperatorsDoor, interlock: Invo
     assert found == [record] * 9
 
 
+@pytest.mark.parametrize(
+    ("record", "told"),
+    [
+        ({"kind": "call", "method": "people.me", "outcome": {"status": "ok"}}, "people.me ok"),
+        (
+            {"kind": "call", "method": "SendMessage", "outcome": {"status": "error", "error": "HALTED"}},
+            "SendMessage HALTED",
+        ),
+        (
+            {"kind": "approval", "detail": {"decision": "deny"}, "state": "TASK_STATE_WORKING"},
+            "deny TASK_STATE",
+        ),
+    ],
+)
+def test_what_became_of_it_is_told_in_words(
+    door: OperatorsDoor, interlock: Invoke, record: Any, told: str
+) -> None:
+    door.answers("GET", "audit", {"records": [{"time": AT, **record}], "looked": 1, "now": AT})
+    output = interlock("audit", "search").output
+    assert told in output
+    assert "{" not in output
+
+
 def test_where_nothing_is_found_that_is_said(door: OperatorsDoor, interlock: Invoke) -> None:
     door.answers("GET", "audit", {"records": [], "looked": 0, "now": AT})
     assert interlock("audit", "search", "--who", "bearer:bob").output == "Nothing was found.\n"
