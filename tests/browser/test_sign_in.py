@@ -58,6 +58,30 @@ def test_what_is_typed_stays_while_somebody_signs_in_again(visit: Visit, asker: 
     assert said == "Not refunded: Not this one."
 
 
+def test_what_was_pressed_is_nobody_elses_who_signs_in_instead(
+    visit: Visit, asker: Asker, place: Place
+) -> None:
+    task = asker.send("refund 7101 12.75")
+    seat = visit("alice")
+    seat.expected |= {401}
+    seat.open("Refund 12.75 to order 7101")
+    seat.does("Reject…")
+    seat.page.get_by_label("Reason", exact=True).fill("As alice says")
+    seat.page.route("**/decide", refused_once, times=1)
+    seat.does("Reject")
+    again = seat.page.get_by_role("dialog", name="Sign in")
+    sent: list[str] = []
+    seat.page.on("request", lambda request: sent.append(request.url) if "/decide" in request.url else None)
+    again.get_by_label("Token").fill(place.tokens["bob"])
+    again.get_by_role("button", name="Sign in").click()
+    # The page begins anew, as theirs.
+    expect(again).to_have_count(0)
+    expect(seat.page.get_by_role("navigation", name="Inbox")).to_be_visible()
+    expect(seat.page.get_by_label("Reason", exact=True)).to_have_count(0)
+    assert sent == []
+    assert asker.task(task)["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+
+
 @pytest.fixture(scope="module")
 def issuer(no_aws: None) -> Iterator[Issuer]:
     made: list[Issuer] = []

@@ -29,6 +29,15 @@ class Session {
     for (const go of this.#waiting.splice(0)) go(access);
   }
 
+  /** Somebody else is there: the page begins anew, and what was pressed before never goes on as theirs. */
+  becomes({ access, refresh }: Tokens): void {
+    this.#waiting = [];
+    sessionStorage.setItem(TOKEN, access);
+    if (refresh) sessionStorage.setItem(REFRESH, refresh);
+    else sessionStorage.removeItem(REFRESH);
+    location.reload();
+  }
+
   signOut(): void {
     sessionStorage.removeItem(TOKEN);
     sessionStorage.removeItem(REFRESH);
