@@ -36,3 +36,18 @@ def test_a_halt_is_typed_seen_by_all_and_lifted_apart(visit: Visit, asker: Asker
     alice.does("Approve")
     alice.told("Approved by you")
     asker.ended(task)
+
+
+def test_the_trail_says_what_became_of_each_decision(visit: Visit, asker: Asker) -> None:
+    task = asker.send("refund 7402 12.50")
+    alice = visit("alice")
+    alice.open("Refund 12.50 to order 7402")
+    alice.does("Approve")
+    alice.told("Approved by you")
+    oncall = visit("oncall", "audit")
+    oncall.page.get_by_label("Task").fill(task)
+    decided = oncall.page.get_by_role("listitem").filter(has_text="bearer:alice").filter(has_text=task)
+    button = oncall.page.get_by_role("button", name="Search", exact=True)
+    button.click()
+    expect(decided.filter(has_text="people.decide").first).to_contain_text("ok")
+    expect(decided.filter(has_text="approval").first).to_contain_text("approve bearer:alice")

@@ -252,6 +252,8 @@ export interface AuditRecord {
   method?: string;
   actor?: { scheme: string; subject: string };
   taskId?: string;
+  outcome?: { status: string; error?: string };
+  detail?: { decision?: Json };
 }
 
 export interface AuditPage {
