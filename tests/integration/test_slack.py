@@ -295,6 +295,15 @@ class TestRefusing:
         assert len(slack.whispers) + len(slack.views) == 2
         assert {text for _, text in slack.whispers} <= {OUTSIDER, NOT_THERE}
 
+    def test_somebody_of_a_tenant_that_it_is_not_for_any_more(self, slack: Slack) -> None:
+        entries = {"slack": slack.entry}
+        place = ChannelsPlace(entries)
+        task_id = place.ask()
+        entries["slack"] = {**slack.entry, "for_tenants": ["other"]}
+        slack.press(place, "Approve", "alice")
+        assert place.status(task_id) == "open"
+        assert slack.whispers == [("U0ALICE", OUTSIDER)]
+
     def test_somebody_who_was_revoked_since(self, slack: Slack, place: ChannelsPlace) -> None:
         task_id = place.ask()
         slack.press(place, "Deny", "alice")

@@ -28,6 +28,10 @@ class I18n {
 
 export const i18n = new I18n();
 
+/** The language, as it is spoken in the region of whoever looks, where that is known. */
+export const locale = (): string =>
+  navigator.languages.find((tag) => known(tag) === i18n.language) ?? i18n.language;
+
 /** What the page says, in the language of whoever looks. */
 export const t = (): Catalogue => LANGUAGES[i18n.language];
 
@@ -37,18 +41,18 @@ export function when(time: number, now: number): string {
   const style: Intl.DateTimeFormatOptions = sameDay
     ? { timeStyle: "medium" }
     : { dateStyle: "medium", timeStyle: "short" };
-  return new Intl.DateTimeFormat(i18n.language, style).format(time);
+  return new Intl.DateTimeFormat(locale(), style).format(time);
 }
 
 /** As in `2 min 5 sec`. */
 export const duration = (milliseconds: number): string =>
   parts(milliseconds)
     .map(([value, unit]) =>
-      new Intl.NumberFormat(i18n.language, { style: "unit", unit, unitDisplay: "short" }).format(value),
+      new Intl.NumberFormat(locale(), { style: "unit", unit, unitDisplay: "short" }).format(value),
     )
     .join(" ");
 
 export const percent = (share: number): string =>
-  new Intl.NumberFormat(i18n.language, { style: "percent", maximumFractionDigits: 0 }).format(share);
+  new Intl.NumberFormat(locale(), { style: "percent", maximumFractionDigits: 0 }).format(share);
 
-export const integer = (value: number): string => new Intl.NumberFormat(i18n.language).format(value);
+export const integer = (value: number): string => new Intl.NumberFormat(locale()).format(value);

@@ -1,6 +1,5 @@
 """Saying that one looks at a question, so that others need not. It keeps nobody from deciding."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from interlock.engine.attend import Attended, attend
@@ -19,7 +18,7 @@ def claim(engine: Engine, caller: Principal, task_id: str, ask_id: str) -> Quest
     def change(attended: Attended) -> tuple[Checkpoint, list[Write]]:
         attended.check_free(caller)
         until = instant(attended.now + CLAIM)
-        return replace(attended.checkpoint, claim_by=caller.id, claim_until=until, claim_note=None), []
+        return attended.checkpoint.claimed(caller.id, until), []
 
     return attend(engine, caller, task_id, ask_id, change, while_halted=True)[0]
 
@@ -31,6 +30,6 @@ def unclaim(engine: Engine, caller: Principal, task_id: str, ask_id: str) -> Que
         attended.check_free(caller)
         if attended.checkpoint.claim_by is None:
             return None
-        return replace(attended.checkpoint, claim_by=None, claim_until=None, claim_note=None), []
+        return attended.checkpoint.unclaimed(), []
 
     return attend(engine, caller, task_id, ask_id, change, while_halted=True)[0]

@@ -39,15 +39,13 @@ def hand_over(
             hops = reviewers.passed_to_last(reviewers.from_json(found.hops))
             if hops is None:
                 return None
-            moved = replace(
-                found, hops=reviewers.to_json(hops), claim_by=None, claim_until=None, claim_note=None
-            )
+            moved = replace(found.unclaimed(), hops=reviewers.to_json(hops))
             moved, asked = asked_next(engine, attended.meta, moved, now)
             return moved, [*told, *asked]
         _check(attended, caller, to)
         if attended.meta.told:
             told += to_tell(attended.meta, Tells.HANDED, now, ask_id)
-        return replace(found, claim_by=to, claim_until=instant(now + HELD), claim_note=note), told
+        return found.claimed(to, instant(now + HELD), caller.id, note), told
 
     question, meta = attend(engine, caller, task_id, ask_id, change, while_halted=False)
     if meta.told:

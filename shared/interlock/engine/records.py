@@ -5,7 +5,7 @@ what some time must look at has a DUE row. Every record carries the schema versi
 """
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import ClassVar, Self, cast
@@ -329,7 +329,9 @@ class Checkpoint(Record):
     claim_until: str | None = None
     """until when, which keeps nobody from deciding it,"""
     claim_note: str | None = None
-    """and what whoever passed it on to them said."""
+    """what whoever passed it on to them said,"""
+    claim_from: str | None = None
+    """and who that was."""
     viewed: str | None = None
     """For how many milliseconds whoever has decided had it before them, as they say: JSON text."""
     view: str | None = None
@@ -364,6 +366,12 @@ class Checkpoint(Record):
         if self.deadline is None:
             return None
         return Due.key_of(self.deadline, "deadline", self.tenant, self.task_id, self.ask_id)
+
+    def claimed(self, by: str, until: str, giver: str | None = None, note: str | None = None) -> Self:
+        return replace(self, claim_by=by, claim_until=until, claim_from=giver, claim_note=note)
+
+    def unclaimed(self) -> Self:
+        return replace(self, claim_by=None, claim_until=None, claim_from=None, claim_note=None)
 
 
 def inbox_view(tenant: str) -> str:

@@ -68,7 +68,7 @@ def test_passed_on_it_is_somebody_elses_with_what_was_said() -> None:
         "until": "2026-01-02T12:00:00.000Z",
         "note": "you know this",
     }
-    refusal(door.post("pass-on", to="operators"), 409, "CHECKPOINT_CLAIMED")
+    refusal(door.post("pass-on", to="operators", who="carol"), 409, "CHECKPOINT_CLAIMED")
     shown = door.post("pass-on", to="operators", who="ben").json()
     assert [hop.get("outcome") for hop in shown["chain"]] == ["passed", "passed", None]
     assert "claim" not in shown

@@ -296,6 +296,21 @@ def test_passed_on_to_somebody_the_claim_is_theirs_for_a_day_and_they_are_told()
     assert fact["detail"] == {"prompt": house.ask_id, "asked": BEN.id, "passed": "passed"}
 
 
+def test_what_was_passed_on_is_taken_back_by_whoever_did_so_and_by_operators() -> None:
+    house = House(asking(deadline=timedelta(days=2)))
+    house.pass_on(to=NOBODY.id)
+    with house.deployment.unchanged(), pytest.raises(Claimed):
+        house.claim(BEN)
+    house.unclaim()
+    assert house.checkpoint.claim_by is None
+    house.pass_on(to=NOBODY.id)
+    house.claim(OPS)
+    taken = house.checkpoint
+    assert (taken.claim_by, taken.claim_from) == (OPS.id, None)
+    with house.deployment.unchanged(), pytest.raises(Claimed):
+        house.unclaim()
+
+
 def test_passed_on_to_the_operators_they_are_asked_now() -> None:
     house = House(notices=True)
     house.claim()

@@ -48,7 +48,7 @@ def _answer(door: Door, entry: DiscordEntry, via: str, interaction: dict[str, An
     data, user = members(interaction.get("data")), members(members(interaction.get("member")).get("user"))
     if not _is_ours(entry, interaction):
         return whisper(ELSEWHERE)
-    who = door.person(entry.people, text_of(user.get("id")))
+    who = door.person(entry, text_of(user.get("id")))
     custom_id = text_of(data.get("custom_id"))
     kind, reason = interaction.get("type"), None
     if kind == PRESSED:

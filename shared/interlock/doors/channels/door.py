@@ -1,6 +1,6 @@
 """What all channels share: who presses, the decision, what is noted of it, and what the person is told."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -60,12 +60,15 @@ class Door:
         found = self.entry(request.path_params["name"])
         return found if isinstance(found, kind) else None
 
-    def person(self, people: Mapping[str, str], account: str) -> Principal | None:
-        """Who an account of the platform is here, looked up now: who was revoked is nobody."""
-        identity = people.get(account)
+    def person(self, entry: ChannelEntry, account: str) -> Principal | None:
+        """Who an account of the platform is here, looked up now: who was revoked is nobody, nor is who
+        belongs to a tenant that the channel is not for (any more)."""
+        identity = entry.people.get(account)
         with store_errors():
             found = self.identity(identity) if identity is not None else None
-        return found if found is not None and found.kind is Kind.PERSON else None
+        if found is None or found.kind is not Kind.PERSON or not entry.serves(found.tenant):
+            return None
+        return found
 
     def settle(
         self,

@@ -52,7 +52,7 @@ def _decided(door: Door, entry: LinearEntry, via: str, event: dict[str, Any], li
     else:
         word, code, reason = line.groups()
         choice = APPROVE if word == "approve" else DENY
-        who = door.person(entry.people, account)
+        who = door.person(entry, account)
         told = door.settle(via, who, f"{choice}.{code}", (reason or "").strip()[:MAX_COMMENT] or None)
     if issue not in entry.issues:
         return  # nothing is written where nothing was asked

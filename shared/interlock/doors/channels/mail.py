@@ -101,7 +101,8 @@ def _found(
     link = find_link(door.engine.table, token, name, door.engine.clock.now())
     if link is None:
         return None, None, None
-    who = door.person({link.who: link.who} if link.who in entry.people.values() else {}, link.who)
+    mailbox = next((box for box, whose in entry.people.items() if whose == link.who), "")
+    who = door.person(entry, mailbox)
     return link, who if who is not None and who.tenant == link.tenant else None, entry
 
 

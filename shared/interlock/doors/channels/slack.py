@@ -65,7 +65,7 @@ def _pressed(door: Door, entry: SlackEntry, via: str, payload: dict[str, Any]) -
         return Response()  # a button that only leads somewhere
     if account is None or channel not in entry.channels:
         return _told(api, channel, text_of(members(payload.get("user")).get("id")), Told(ELSEWHERE))
-    who = door.person(entry.people, account)
+    who = door.person(entry, account)
     if who is not None and value.partition(".")[0] == DENY:
         try:
             api.ask_reason(text_of(payload.get("trigger_id")), value)
@@ -83,7 +83,7 @@ def _submitted(door: Door, entry: SlackEntry, via: str, payload: dict[str, Any])
         return _kept_open(ELSEWHERE)
     values = members(members(view.get("state")).get("values"))
     reason = text_of(members(members(values.get(REASON)).get(REASON)).get("value"))[:MAX_COMMENT]
-    who = door.person(entry.people, account)
+    who = door.person(entry, account)
     told = door.settle(via, who, text_of(view.get("private_metadata")), reason or None)
     return Response() if told.done else _kept_open(told.text)
 
