@@ -64,17 +64,20 @@ setup: run-setup chromium tools/sam/.venv/.synced tools/a2a-0.3/.venv/.synced to
 run: run-setup ## a whole deployment on this machine: emulator, both doors, workers (PORT=8000)
 	@exec $(BIN)/python -m tools.laptop.run --port $(PORT)
 
-# Two sets side by side, each with an emulator of its own: much of their time is spent waiting.
+# Two sets at a time, each with an emulator of its own: much of their time is spent waiting.
 test: setup check ## all checks and tests; starts what it needs
-	@$(MAKE) --no-print-directory --output-sync=target --jobs=2 test-deployed test-code
+	@$(MAKE) --no-print-directory --output-sync=target --keep-going --jobs=2 test-deployed test-page test-code
 
-.PHONY: test-deployed test-code
+.PHONY: test-deployed test-page test-code
 test-deployed:
 	$(BIN)/python -m pytest tests/e2e tests/infrastructure --deselect tests/infrastructure/test_sam.py
 
-test-code:
+test-page:
 	npm run --prefix page --silent test
-	$(BIN)/python -m pytest --ignore tests/e2e --ignore tests/infrastructure
+	$(BIN)/python -m pytest tests/browser
+
+test-code:
+	$(BIN)/python -m pytest --ignore tests/e2e --ignore tests/infrastructure --ignore tests/browser
 
 race: setup ## the races and the exploration at full size
 	INTERLOCK_RACE=full INTERLOCK_PROPERTY_EXAMPLES=20000 INTERLOCK_PROPERTY_ROUNDS=50000 \
