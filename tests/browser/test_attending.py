@@ -10,7 +10,7 @@ def test_a_claim_is_seen_by_others_and_let_go_of(visit: Visit, asker: Asker) -> 
     alice, bob = visit("alice"), visit("bob")
     card = alice.open("Refund 12.50 to order 7501")
     theirs = bob.open("Refund 12.50 to order 7501")
-    alice.does("I’m on it")
+    alice.does("I\u2019m on it")
     expect(card).to_contain_text("You are looking at it until")
     expect(theirs).to_contain_text("bearer:alice is looking at it until")
     alice.does("Let go of it")

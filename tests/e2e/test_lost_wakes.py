@@ -16,8 +16,8 @@ from interlock.adapters.dynamodb import DynamoTable, dynamodb_client
 from interlock.adapters.memory import MemoryWaker
 from interlock.agents.demo import agent
 from interlock.engine.context import Engine
-from interlock.engine.ports import Key, Put
-from interlock.engine.records import Due, instant
+from interlock.engine.ports import Key, Put, Update
+from interlock.engine.records import Checkpoint, Due, instant
 from interlock.engine.send import send_message
 from interlock.oversight.principals import Kind, Principal, Role
 
@@ -110,11 +110,12 @@ def test_the_deployed_stream_wakes_for_what_nobody_was_woken_for(
 
 
 def expire_now(core_table: DynamoTable, asked: pb.Task) -> Key:
-    """A row as the timer of a prompt leaves it: the demo agents set no deadlines."""
-    at = instant(SystemClock().now())
-    key = Due.key_of(at, "deadline", "demo", asked.id, envelope(asked)["prompt_id"])
-    core_table.write(Put(key, Due("deadline", "demo", asked.id, envelope(asked)["prompt_id"], at).item()))
-    return key
+    """As the time of a prompt is over: the demo agents set no deadlines."""
+    at, ask_id = instant(SystemClock().now()), envelope(asked)["prompt_id"]
+    due = Due("deadline", "demo", asked.id, ask_id, at)
+    ask = Update(Checkpoint.key_of("demo", asked.id, ask_id), {"deadline": at})
+    core_table.write(ask, Put(due.key, due.item()))
+    return due.key
 
 
 @pytest.mark.parametrize("by", ["minute", "queue"])
