@@ -6,10 +6,10 @@ from tests.support.browsing import Asker
 
 
 def test_a_claim_is_seen_by_others_and_let_go_of(visit: Visit, asker: Asker) -> None:
-    asker.send("refund 7501 12.50")
+    asker.send("refund 7901 12.50")
     alice, bob = visit("alice"), visit("bob")
-    card = alice.open("Refund 12.50 to order 7501")
-    theirs = bob.open("Refund 12.50 to order 7501")
+    card = alice.open("Refund 12.50 to order 7901")
+    theirs = bob.open("Refund 12.50 to order 7901")
     alice.does("I\u2019m on it")
     expect(card).to_contain_text("You are looking at it until")
     expect(theirs).to_contain_text("bearer:alice is looking at it until")
@@ -38,10 +38,10 @@ def test_more_time_moves_the_deadline_for_everybody(visit: Visit, asker: Asker) 
 
 
 def test_it_is_passed_on_to_somebody_and_taken_back(visit: Visit, asker: Asker) -> None:
-    asker.send("refund 7502 12.50")
+    asker.send("refund 7902 12.50")
     alice, bob = visit("alice"), visit("bob")
-    card = alice.open("Refund 12.50 to order 7502")
-    theirs = bob.open("Refund 12.50 to order 7502")
+    card = alice.open("Refund 12.50 to order 7902")
+    theirs = bob.open("Refund 12.50 to order 7902")
     alice.does("Pass on…")
     dialog = alice.page.get_by_role("dialog", name="Pass it on")
     alice.expected |= {400}
